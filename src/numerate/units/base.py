@@ -1,0 +1,103 @@
+"""What every unit offers beside its equation: constraint, effective weights, penalty, rounding and formula."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units import symbolic
+
+
+def snap(weight: Tensor, levels: Sequence[float]) -> Tensor:
+    """Round every entry to the nearest of ``levels`` (the first one on a tie); any shape."""
+    grid = torch.as_tensor(levels, dtype=weight.dtype, device=weight.device)
+    return grid[(weight.unsqueeze(-1) - grid).abs().argmin(-1)]
+
+
+def weight_sparsity_error(weight: Tensor) -> Tensor:
+    r"""Distance of the worst weight from {-1, 0, 1}: :math:`\max_{oi} \min(|W_{oi}|, |1 - |W_{oi}||)`."""
+    size = weight.abs()
+    return torch.minimum(size, (1 - size).abs()).amax()
+
+
+def positive(name: str, value: int) -> int:
+    """``value`` if it is a positive whole number, else one clear sentence."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+    return value
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
+    """``value`` if it is one of ``allowed``, else one clear sentence."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+class Unit(nn.Module):
+    """A layer (..., in_features) -> (..., out_features) that can say what it has learnt.
+
+    A subclass gives the equation (``forward``), the data below and ``expressions``; nothing else is inherited further.
+    """
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step."""
+
+    levels: ClassVar[Mapping[str, Sequence[float]]] = {}
+    """Effective-weight name -> the discrete values at which the unit computes an exact operation."""
+
+    in_features: int
+    out_features: int
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features = positive("in_features", in_features)
+        self.out_features = positive("out_features", out_features)
+
+    def check_input(self, x: Tensor) -> Tensor:
+        """``x`` if its last dimension fits, else one clear sentence."""
+        if x.dim() == 0 or x.shape[-1] != self.in_features:
+            raise ValueError(
+                f"{type(self).__name__} expects {self.in_features} features in the last dimension, "
+                f"got an input of shape {tuple(x.shape)}"
+            )
+        return x
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        """The matrices the papers call W, as the forward pass uses them."""
+        raise NotImplementedError
+
+    def sparsity_error(self) -> Tensor:
+        """Largest distance of an effective weight from {-1, 0, 1}; gates do not count."""
+        return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).amax()
+
+    def penalty(self) -> Tensor:
+        """The unit's own regulariser, without its weight; zero where its paper has none."""
+        return next(self.parameters()).new_zeros(())
+
+    def snapped_parameters(self) -> dict[str, Tensor]:
+        """Parameter values that put every effective weight on the nearest level; a pure function of the parameters."""
+        return {name: snap(getattr(self, name), levels) for name, levels in self.levels.items()}
+
+    @torch.no_grad()
+    def snap_(self) -> Self:
+        """Round the weights to the unit's discrete values, in place."""
+        for name, value in self.snapped_parameters().items():
+            getattr(self, name).copy_(value)
+        return self
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        """One sympy expression per output; ``weights[name]`` is the rounded effective weight, a sympy matrix (O, I)."""
+        raise NotImplementedError
+
+    def formula(self, names: Sequence[str] | None = None, tolerance: float = 0.01) -> Any:
+        """The sympy expression the unit computes (a column matrix if it has several outputs).
+
+        Weights within ``tolerance`` of one of the unit's discrete values are taken as that value; the others stay
+        numbers and are marked with ``≈``.
+        """
+        return symbolic.formula(self, names, tolerance)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"

@@ -1,0 +1,54 @@
+"""Neural Addition Unit (Madsen & Johansen, 2020)."""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numerate.units import penalties
+from numerate.units.base import Unit
+
+
+def nau(x: Tensor, weight: Tensor) -> Tensor:
+    r"""Add and subtract the inputs that ``weight`` selects: :math:`z_o = \sum_i \mathrm{clamp}(W_{oi}, -1, 1)\, x_i`.
+
+    x: (..., I), weight: (O, I) -> (..., O). Paper 2020, section 2.1.
+    """
+    return F.linear(x, weight.clamp(-1, 1))
+
+
+class NAU(Unit):
+    r"""Sums and differences with exact weights {-1, 0, 1}: :math:`z_o = \sum_i \mathrm{clamp}(W_{oi}, -1, 1)\, x_i`.
+
+    ``weight``: (out_features, in_features), drawn from U(-r, r), r = min(1/2, sqrt(6 / (I + O))), clamped to [-1, 1]
+    after each step. Penalty: mean min(\|W\|, \|1 - \|W\|\|). Madsen & Johansen (2020), sections 2.1 and 2.6.
+    """
+
+    bounds = {"weight": (-1.0, 1.0)}
+    levels = {"weight": (-1.0, 0.0, 1.0)}
+    weight: nn.Parameter
+
+    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(in_features, out_features)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        radius = min(0.5, sqrt(6 / (self.in_features + self.out_features)))
+        nn.init.uniform_(self.weight, -radius, radius, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nau(self.check_input(x), self.weight)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        return {"weight": self.weight.clamp(-1, 1)}
+
+    def penalty(self) -> Tensor:
+        return penalties.sparsity(self.weight)
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        w = weights["weight"]
+        return [sum(w[o, i] * x for i, x in enumerate(inputs)) for o in range(self.out_features)]

@@ -1,0 +1,52 @@
+"""Neural Multiplication Unit (Madsen & Johansen, 2020)."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units import penalties
+from numerate.units.base import Unit
+
+
+def nmu(x: Tensor, weight: Tensor) -> Tensor:
+    r"""Multiply the inputs that ``weight`` selects: :math:`z_o = \prod_i (W_{oi} x_i + 1 - W_{oi})`.
+
+    x: (..., I), weight: (O, I) -> (..., O). Paper 2020, section 2.3.
+    """
+    return (weight * x.unsqueeze(-2) + 1 - weight).prod(-1)
+
+
+class NMU(Unit):
+    r"""Products with exact weights {0, 1}: :math:`z_o = \prod_i (W_{oi} x_i + 1 - W_{oi})`.
+
+    ``weight``: (out_features, in_features), drawn from U(1/4, 3/4), clamped to [0, 1] after each step.
+    Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6.
+    """
+
+    bounds = {"weight": (0.0, 1.0)}
+    levels = {"weight": (0.0, 1.0)}
+    weight: nn.Parameter
+
+    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(in_features, out_features)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nmu(self.check_input(x), self.weight)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        return {"weight": self.weight}
+
+    def penalty(self) -> Tensor:
+        return penalties.sparsity_nmu(self.weight)
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        w = weights["weight"]
+        return [prod(w[o, i] * x + 1 - w[o, i] for i, x in enumerate(inputs)) for o in range(self.out_features)]

@@ -1,0 +1,107 @@
+r"""Penalties as pure functions of a weight, their weights over time, and their sum over a model.
+
+Every penalty of a weight reduces it to a scalar; a layer's penalty is a mean over its weights, a network's the **sum**
+over its layers (Madsen & Johansen 2020, as run). The loss is MSE + :math:`\sum_k \lambda_k(t) R_k`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units.base import Unit
+
+
+def sparsity(weight: Tensor) -> Tensor:
+    r""":math:`\operatorname{mean} \min(|W|, |1 - |W||)`: zero when every weight is in {-1, 0, 1} (NAU; on [0, 1] NMU)."""
+    size = weight.abs()
+    return torch.minimum(size, (1 - size).abs()).mean()
+
+
+def sparsity_nmu(weight: Tensor) -> Tensor:
+    r""":math:`\operatorname{mean} \min(|W|, |1 - W|)`: zero when every weight is in {0, 1}."""
+    return torch.minimum(weight.abs(), (1 - weight).abs()).mean()
+
+
+def sparsity_squared(weight: Tensor) -> Tensor:
+    r""":math:`\operatorname{mean} W^2 (1 - |W|)^2`, the squared shape that no published number used."""
+    return (weight**2 * (1 - weight.abs()) ** 2).mean()
+
+
+def out_of_bounds(weight: Tensor, low: float, high: float) -> Tensor:
+    r""":math:`\operatorname{mean} \operatorname{relu}(|W - c| - r)` for the interval [low, high] = [c - r, c + r]."""
+    centre, radius = (low + high) / 2, (high - low) / 2
+    return torch.relu((weight - centre).abs() - radius).mean()
+
+
+def r_z_product(weight: Tensor, mean_input: Tensor) -> Tensor:
+    r"""R_z of NMU: :math:`\operatorname{mean}_{oi} (1 - W_{oi})(1 - \bar z_i)^2`; weight (O, I), mean_input (I,)."""
+    return ((1 - weight) * (1 - mean_input) ** 2).mean()
+
+
+def r_z_sum(weight: Tensor, mean_input: Tensor) -> Tensor:
+    r"""R_z of NAU and NAC+: :math:`\operatorname{mean}_{oi} (1 - |W_{oi}|) \bar z_i^2`; weight (O, I), mean_input (I,)."""
+    return ((1 - weight.abs()) * mean_input**2).mean()
+
+
+def l1(model: nn.Module) -> Tensor:
+    """Sum of absolute values over all parameters of ``model`` (the NPU's penalty)."""
+    return torch.stack([p.abs().sum() for p in model.parameters()]).sum()
+
+
+def penalty(model: nn.Module) -> Tensor:
+    """Sum of the units' own penalties over all layers of ``model``."""
+    terms = [unit.penalty() for unit in _outer_units(model)]
+    return torch.stack(terms).sum() if terms else next(model.parameters()).new_zeros(())
+
+
+def sparsity_error(model: nn.Module) -> Tensor:
+    """Largest sparsity error over all units and linear layers of ``model``, as the papers report it."""
+    from numerate.units.base import weight_sparsity_error
+
+    errors = [unit.sparsity_error() for unit in _outer_units(model)]
+    errors += [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
+    return torch.stack(errors).amax() if errors else next(model.parameters()).new_full((), float("nan"))
+
+
+def _outer_units(model: nn.Module) -> list[Unit]:
+    """Units that are not part of another unit."""
+    if isinstance(model, Unit):
+        return [model]
+    return [unit for child in model.children() for unit in _outer_units(child)]
+
+
+@dataclass(frozen=True)
+class Ramp:
+    r"""Warm-up :math:`\lambda(t) = \hat\lambda \cdot \operatorname{clip}((t - start)/(end - start), 0, 1)`."""
+
+    scale: float
+    start: int
+    end: int
+
+    def __call__(self, step: Tensor) -> Tensor:
+        return self.scale * ((step - self.start) / (self.end - self.start)).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Starts at ``start`` and is multiplied by ``factor`` after every ``every`` steps until it reaches ``end`` (NPU)."""
+
+    start: float
+    end: float
+    every: int = 10_000
+    factor: float = 10.0
+
+    def __call__(self, step: Tensor) -> Tensor:
+        grown = self.start * self.factor ** torch.div(step, self.every, rounding_mode="floor")
+        return grown.clamp(max=self.end)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same weight at every step."""
+
+    scale: float
+
+    def __call__(self, step: Tensor) -> Tensor:
+        return torch.full_like(step, self.scale)

@@ -1,0 +1,127 @@
+"""From trained weights to a formula (sympy)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@cache
+def _approx() -> Any:
+    import sympy
+
+    class approx(sympy.Function):
+        """A number that the unit uses but that is not one of its discrete values; prints as ≈0.9731."""
+
+        is_commutative = True
+        is_real = True
+        nargs = 1
+
+        @classmethod
+        def _should_evalf(cls, arg: Any) -> int:
+            return -1  # keep the mark: sympy would otherwise evaluate a function of a Float at once
+
+        def doit(self, **hints: Any) -> Any:
+            return self.args[0]
+
+        def _eval_evalf(self, prec: int) -> Any:
+            return self.args[0]._eval_evalf(prec)
+
+        def _sympystr(self, printer: Any) -> str:
+            return f"≈{float(self.args[0]):.4g}"
+
+        def _latex(self, printer: Any, exp: str | None = None) -> str:
+            text = rf"{{\approx}}{float(self.args[0]):.4g}"
+            return text if exp is None else rf"\left({text}\right)^{{{exp}}}"
+
+    return approx
+
+
+def approx(value: float) -> Any:
+    """Mark a number as not exact; ``expression.doit()`` takes the marks off again."""
+    import sympy
+
+    return _approx()(sympy.Float(value))
+
+
+def rounded(value: float, levels: Sequence[float], tolerance: float) -> Any:
+    """The level within ``tolerance`` of ``value`` as an exact sympy number, else ``value`` marked with ≈."""
+    import sympy
+
+    nearest = min(levels, key=lambda level: abs(level - value), default=None)
+    if nearest is not None and abs(nearest - value) <= tolerance:
+        return sympy.nsimplify(nearest)
+    return approx(value)
+
+
+def rounded_matrix(weight: Tensor, levels: Sequence[float], tolerance: float) -> Any:
+    """:func:`rounded` for every entry; (O, I) tensor -> (O, I) sympy matrix."""
+    import sympy
+
+    rows = weight.detach().double().cpu().tolist()
+    return sympy.Matrix([[rounded(value, levels, tolerance) for value in row] for row in rows])
+
+
+def _names(names: Sequence[str] | None, count: int) -> list[Any]:
+    import sympy
+
+    if isinstance(names, str):
+        names = names.replace(",", " ").split()
+    if names is None:
+        names = [f"x{i + 1}" for i in range(count)]
+    if len(names) != count:
+        raise ValueError(f"names must give {count} input names, got {len(names)}")
+    return [sympy.Symbol(str(name), real=True) for name in names]
+
+
+def _expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list[Any]:
+    from numerate.units.base import Unit
+
+    if isinstance(module, Unit):
+        if len(inputs) != module.in_features:
+            raise ValueError(f"{type(module).__name__} takes {module.in_features} inputs, got {len(inputs)}")
+        levels = module.levels
+        weights = {
+            name: rounded_matrix(weight, levels.get(name, ()), tolerance)
+            for name, weight in module.effective_weights().items()
+        }
+        return list(module.expressions(inputs, weights))
+    if isinstance(module, nn.Sequential):
+        for layer in module:
+            inputs = _expressions(layer, inputs, tolerance)
+        return inputs
+    if isinstance(module, nn.Identity):
+        return inputs
+    if isinstance(module, nn.Linear):
+        matrix = rounded_matrix(module.weight, (), tolerance)
+        bias = module.bias.detach().tolist() if module.bias is not None else [0.0] * module.out_features
+        return [
+            sum((matrix[o, i] * x for i, x in enumerate(inputs)), approx(bias[o]) if bias[o] else 0)
+            for o in range(module.out_features)
+        ]
+    raise TypeError(
+        f"no formula is known for {type(module).__name__}; allowed are numerate units, nn.Linear and nn.Sequential of them"
+    )
+
+
+def _in_features(module: nn.Module) -> int:
+    for layer in module.modules():
+        size = getattr(layer, "in_features", None)
+        if isinstance(size, int):
+            return size
+    raise TypeError(f"no formula is known for {type(module).__name__}: none of its layers says its in_features")
+
+
+def formula(module: nn.Module, names: Sequence[str] | None = None, tolerance: float = 0.01) -> Any:
+    """The sympy expression that a unit, or an ``nn.Sequential`` of units, computes.
+
+    ``names``: one per input, a list or a string such as ``"a b c"``; default x1, x2, ...
+    One output gives an expression, several a column matrix. Numbers marked ≈ are not discrete values of the unit.
+    """
+    import sympy
+
+    outputs = _expressions(module, _names(names, _in_features(module)), tolerance)
+    return outputs[0] if len(outputs) == 1 else sympy.Matrix(outputs)
