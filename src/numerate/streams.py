@@ -25,10 +25,9 @@ class Domain(IntEnum):
 
 
 def _mulhilo(factor: int, x: Tensor) -> tuple[Tensor, Tensor]:
-    """High and low word of a 32x32-bit product, without overflowing int64's sign bit."""
-    low = factor * (x & 0xFFFF)
-    high = factor * (x >> 16) + (low >> 16)
-    return high >> 16, ((high & 0xFFFF) << 16) | (low & 0xFFFF)
+    """High and low word of a 32x32-bit product; int64 wraps around, which leaves the bits right."""
+    product = factor * x
+    return (product >> 32) & _MASK, product & _MASK
 
 
 def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:

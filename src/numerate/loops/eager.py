@@ -1,0 +1,46 @@
+"""The reference: every member by itself, plain autograd, one step after the other."""
+
+import torch
+from torch import Tensor
+
+from numerate.loops.step import Members, State, Step, Tensors, adam, batch_uniforms, clipped, corrections, total_loss
+
+
+class Eager:
+    """Plain Python loop over members and steps; what every faster loop is compared with."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        correction = corrections(self.step, state.step, steps)
+        for s in range(len(members)):
+            clip = None if members.clip is None else members.clip[s]
+            constants = {k: v[s] for k, v in members.constants.items()}
+            parameters, first, second = (
+                {k: v[s] for k, v in group.items()} for group in (state.parameters, state.first, state.second)
+            )
+            for i in range(steps):
+                uniforms, noise = batch_uniforms(self.step, members.seeds[s], state.step + i)
+                x, y = self.step.examples(uniforms, constants)
+                leaves = {k: v.detach().requires_grad_() for k, v in parameters.items()}
+                loss = total_loss(self.step, leaves, x, y, noise, weights[:, i, s])
+                found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+                gradients = clipped(self.step, dict(zip(leaves, found)), clip)
+                parameters, first, second = adam(
+                    self.step, parameters, first, second, gradients, members.rate[s], correction[i]
+                )
+                if state.diverged[s] < 0 and not all(v.isfinite().all() for v in parameters.values()):
+                    state.diverged[s] = state.step + i
+            for group, values in ((state.parameters, parameters), (state.first, first), (state.second, second)):
+                for k, v in values.items():
+                    group[k][s] = v
+        state.step += steps
+
+    @torch.no_grad()
+    def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        def one(s: int) -> Tensor:
+            x, y = self.step.examples(uniforms, {k: v[s] for k, v in constants.items()})
+            return self.step.loss(self.step.predict({k: v[s] for k, v in parameters.items()}, x), y).mean()
+
+        return torch.stack([one(s) for s in range(len(next(iter(parameters.values()))))])

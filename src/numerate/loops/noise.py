@@ -1,0 +1,78 @@
+"""Give a module that draws its own random numbers a stream of its member's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
+
+_SOURCES = (torch.rand, torch.rand_like)
+_REFUSED = (
+    torch.randn, torch.randn_like, torch.normal, torch.bernoulli, torch.randint, torch.randperm, torch.multinomial,
+    torch.nn.functional.dropout, torch.dropout, torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.bernoulli_,
+)  # fmt: skip
+
+
+class UnsupportedRandomness(RuntimeError):
+    """A module draws random numbers in a way that cannot be keyed by seed and step."""
+
+
+class _FromStream(TorchFunctionMode):
+    """Answer ``torch.rand`` and ``torch.rand_like`` with columns of ``noise`` (n, count), in order of the calls."""
+
+    def __init__(self, noise: Tensor | None, rows: int) -> None:
+        super().__init__()
+        self.noise, self.rows, self.used = noise, rows, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _REFUSED and not (func is torch.nn.functional.dropout and not kwargs.get("training", True)):
+            raise UnsupportedRandomness(
+                f"{func.__name__} inside a module cannot be keyed by seed and step; draw with torch.rand or torch.rand_like"
+            )
+        if func not in _SOURCES:
+            return func(*args, **kwargs)
+        shape = args[0].shape if func is torch.rand_like else torch.Size(_size(args, kwargs))
+        if not shape or shape[0] != self.rows:
+            raise UnsupportedRandomness(
+                f"torch.rand inside a module must draw per example, with the batch as first dimension; got {tuple(shape)}"
+            )
+        count = shape[1:].numel()
+        if self.noise is None:  # only counting
+            self.used += count
+            return func(*args, **kwargs)
+        drawn = self.noise[..., self.used : self.used + count].reshape(shape)
+        self.used += count
+        return drawn
+
+
+def _size(args: Any, kwargs: Any) -> tuple[int, ...]:
+    size = kwargs.get("size", args)
+    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+
+
+def functional(module: nn.Module, *, training: bool) -> Callable[..., Tensor]:
+    """``module`` as a pure function (parameters, x, noise=None) -> prediction."""
+    module.train(training)
+
+    def call(parameters: dict[str, Tensor], x: Tensor, noise: Tensor | None = None) -> Tensor:
+        module.train(training)
+        if noise is None:
+            return functional_call(module, parameters, (x,))
+        with _FromStream(noise, x.shape[-2]):
+            return functional_call(module, parameters, (x,))
+
+    return call
+
+
+def noise_per_example(module: nn.Module, inputs: int) -> int:
+    """How many uniform numbers ``module`` draws per example in training mode; nothing of the global generator is used."""
+    training = module.training
+    module.train(True)
+    counter = _FromStream(None, 3)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), counter:
+        module(torch.ones(3, inputs))
+    module.train(training)
+    return counter.used

@@ -1,0 +1,178 @@
+"""One optimiser step of one small model as pure functions, and the loop around it as a protocol.
+
+Everything that runs many steps of many members has the same two methods, whether it is a plain Python loop
+(:mod:`~numerate.loops.eager`), one stacked computation (:mod:`~numerate.loops.stacked`) or an emitted native loop
+(:mod:`~numerate.loops.cpp`, :mod:`~numerate.loops.cuda`). Names: S members, P parameters, n examples.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from numerate.streams import Domain, uniform
+
+Tensors = dict[str, Tensor]
+
+
+def squared_error(prediction: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error of each example; (n, O), (n, O) -> (n,)"""
+    return ((prediction - target) ** 2).mean(-1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one member does in one step; every function sees one member and is free of side effects.
+
+    Loss = mean over the batch of ``loss(model(parameters, x, noise), y)`` + sum over k of weight_k(t) * penalty_k(parameters);
+    then Adam, then the bounds.
+    """
+
+    parameters: Mapping[str, torch.Size]
+    """Name -> shape of each parameter."""
+    constants: Mapping[str, torch.Size]
+    """Name -> shape of the task's data for one member (ranges, subsets)."""
+    draws: int
+    """Uniform numbers that one example needs."""
+    examples: Callable[[Tensor, Tensors], tuple[Tensor, Tensor]]
+    """(uniforms (n, draws), constants) -> x (n, I), y (n, O)."""
+    model: Callable[[Tensors, Tensor, Tensor | None], Tensor]
+    """Training mode: (parameters, x (n, I), noise (n, noise) or None) -> prediction (n, O)."""
+    predict: Callable[[Tensors, Tensor], Tensor]
+    """Evaluation mode: (parameters, x (n, I)) -> prediction (n, O)."""
+    penalties: tuple[Callable[[Tensors], Tensor], ...] = ()
+    """Each parameters -> scalar, without its weight."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    noise: int = 0
+    """Uniform numbers that the model itself draws for one example in training."""
+    batch: int = 128
+    loss: Callable[[Tensor, Tensor], Tensor] = squared_error
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: str | None = None
+    """None, "value" (each entry of the gradient) or "norm" (over all parameters together)."""
+
+
+@dataclass
+class Members:
+    """What differs between the members of one stack."""
+
+    seeds: Tensor
+    """(S,) int64."""
+    constants: Tensors
+    """Name -> (S, ...)."""
+    rate: Tensor
+    """Learning rate, (S,) float32."""
+    clip: Tensor | None = None
+    """Limit of the gradient clipping, (S,) float32."""
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def take(self, index: Tensor) -> "Members":
+        """The members at ``index``, in that order."""
+        clip = None if self.clip is None else self.clip[index]
+        return Members(self.seeds[index], {k: v[index] for k, v in self.constants.items()}, self.rate[index], clip)
+
+
+@dataclass
+class State:
+    """Everything that changes while a stack is trained; all that a checkpoint needs."""
+
+    parameters: Tensors
+    """Name -> (S, ...) float32."""
+    first: Tensors
+    """Adam's first moment, shaped as the parameters."""
+    second: Tensors
+    """Adam's second moment."""
+    diverged: Tensor
+    """(S,) int64: the step whose update first gave a parameter that is not finite, or -1."""
+    step: int = 0
+
+    @classmethod
+    def start(cls, parameters: Tensors) -> "State":
+        """Fresh moments for stacked ``parameters``."""
+        count = len(next(iter(parameters.values())))
+        zeros = {k: torch.zeros_like(v) for k, v in parameters.items()}
+        device = next(iter(parameters.values())).device
+        return cls(
+            {k: v.clone() for k, v in parameters.items()},
+            zeros,
+            {k: torch.zeros_like(v) for k, v in parameters.items()},
+            torch.full((count,), -1, dtype=torch.int64, device=device),
+        )
+
+    def take(self, index: Tensor) -> "State":
+        """The members at ``index``, in that order (copies)."""
+        groups = ({k: v[index] for k, v in group.items()} for group in (self.parameters, self.first, self.second))
+        return State(*groups, self.diverged[index], self.step)
+
+
+class Loop(Protocol):
+    """Runs a :class:`Step` many times for many members. The result for a member depends on that member alone."""
+
+    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        """Advance ``state`` in place by ``steps``; ``weights``: (number of penalties, steps, S) float32."""
+        ...
+
+    def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        """Mean loss of each member on the examples made from ``uniforms`` (n, draws) -> (S,) float32."""
+        ...
+
+
+def total_loss(step: Step, parameters: Tensors, x: Tensor, y: Tensor, noise: Tensor | None, weights: Tensor) -> Tensor:
+    """Loss of one member on one batch; ``weights``: one per penalty."""
+    value = step.loss(step.model(parameters, x, noise), y).mean()
+    for penalty, weight in zip(step.penalties, weights):
+        value = value + weight * penalty(parameters)
+    return value
+
+
+def clipped(step: Step, gradients: Tensors, limit: Tensor | None) -> Tensors:
+    """Gradients of one member after clipping by value or by total norm (as ``torch.nn.utils`` does)."""
+    if step.clip is None or limit is None:
+        return gradients
+    if step.clip == "value":
+        return {k: torch.minimum(torch.maximum(g, -limit), limit) for k, g in gradients.items()}
+    norm = torch.stack([(g * g).sum() for g in gradients.values()]).sum().sqrt()
+    scale = torch.clamp(limit / (norm + 1e-6), max=1.0)
+    return {k: g * scale for k, g in gradients.items()}
+
+
+def adam(
+    step: Step,
+    parameters: Tensors,
+    first: Tensors,
+    second: Tensors,
+    gradients: Tensors,
+    rate: Tensor,
+    correction: Tensor,
+) -> tuple[Tensors, Tensors, Tensors]:
+    """Adam and the bounds, for one member; ``correction``: (1 - beta1**(t + 1), sqrt(1 - beta2**(t + 1)))."""
+    beta1, beta2 = step.betas
+    new_parameters, new_first, new_second = {}, {}, {}
+    for name, gradient in gradients.items():
+        m = beta1 * first[name] + (1 - beta1) * gradient
+        v = beta2 * second[name] + (1 - beta2) * gradient * gradient
+        value = parameters[name] - (rate / correction[0]) * m / (v.sqrt() / correction[1] + step.eps)
+        if name in step.bounds:
+            value = value.clamp(*step.bounds[name])
+        new_parameters[name], new_first[name], new_second[name] = value, m, v
+    return new_parameters, new_first, new_second
+
+
+def corrections(step: Step, start: int, steps: int) -> Tensor:
+    """Adam's two bias corrections for the steps start, ..., start + steps - 1; (steps, 2) float32."""
+    t = torch.arange(start + 1, start + steps + 1, dtype=torch.float64)
+    beta1, beta2 = step.betas
+    return torch.stack([1 - beta1**t, (1 - beta2**t).sqrt()], -1).float()
+
+
+def batch_uniforms(step: Step, seeds: Tensor, t: int) -> tuple[Tensor, Tensor | None]:
+    """The numbers of training step ``t``: examples (..., batch, draws) and the model's own noise (..., batch, noise)."""
+    data = uniform(seeds, Domain.TRAIN, t, step.batch * step.draws).unflatten(-1, (step.batch, step.draws))
+    if not step.noise:
+        return data, None
+    return data, uniform(seeds, Domain.NOISE, t, step.batch * step.noise).unflatten(-1, (step.batch, step.noise))
