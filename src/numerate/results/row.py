@@ -1,0 +1,165 @@
+"""One finished run: what was asked, what came out, and the circumstances, which never enter a comparison."""
+
+import hashlib
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from numerate import __version__
+from numerate.results.arrays import Array, pack, unpack
+
+Status = Literal["finished", "diverged"]
+
+
+class Key(NamedTuple):
+    """What identifies a run: the hash of its configuration, and its seed."""
+
+    config: str
+    seed: int
+
+
+def canonical(value: Any) -> str:
+    """JSON in one spelling: sorted names, no spaces, whole numbers without a point, tuples as lists; no NaN."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """32 hexadecimal digits that stand for a configuration; ``1`` and ``1.0``, tuple and list count as the same."""
+    return hashlib.sha256(canonical(config).encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise TypeError(f"names in a configuration must be strings, got {list(value)!r}")
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise TypeError(f"a configuration holds text, numbers, lists and mappings, got {value!r} ({type(value).__name__})")
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """How, where and when a run was done. Kept apart from its result: a resumed run may differ in all of this."""
+
+    backend: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    timing: Mapping[str, float] = field(default_factory=dict)
+    created: str = ""
+
+    @classmethod
+    def here(cls, backend: str = "", timing: Mapping[str, float] | None = None, device: str = "cpu") -> "Circumstances":
+        """This process, this machine, now; torch is asked only if it is already imported."""
+        versions = {"numerate": __version__, "python": platform.python_version(), "numpy": np.__version__}
+        hardware: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "device": device}
+        hardware["system"] = platform.system()
+        if torch := sys.modules.get("torch"):
+            versions["torch"] = str(torch.__version__)
+            if device.startswith("cuda"):
+                hardware["accelerator"] = torch.cuda.get_device_name(device)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(backend, versions, hardware, dict(timing or {}), created)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One finished run.
+
+    ``config`` holds everything that decides the result (beside the seed), as plain JSON values; ``labels`` is what
+    tables and pictures group by, such as ``{"unit": "NMU", "operation": "mul", "range": [1, 2]}``.
+    ``curves`` maps names to one array each over the evaluation points: ``steps``, ``validation``, ``test``,
+    ``sparsity``. ``scores`` holds single numbers: ``threshold``, and after rounding the weights ``snapped_test`` and so
+    on. ``weights`` maps a moment (``final``, ``best``, ``snapped``) to named arrays. A run that diverged says at which
+    step and why. Two rows are equal if their results are, bit for bit; circumstances do not count.
+    """
+
+    experiment: str
+    config: Mapping[str, Any]
+    seed: int
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    status: Status = "finished"
+    stopped_at: int | None = None
+    reason: str = ""
+    curves: Mapping[str, Array] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    circumstances: Circumstances = field(default_factory=Circumstances)
+
+    def __post_init__(self) -> None:
+        if self.status not in ("finished", "diverged"):
+            raise ValueError(f"status must be 'finished' or 'diverged', got {self.status!r}")
+        if self.status == "diverged" and (self.stopped_at is None or not self.reason):
+            raise ValueError("a run that diverged must say at which step (stopped_at) and why (reason)")
+        if any("/" in moment for moment in self.weights):
+            raise ValueError(f"the moments of weights must be plain names, got {sorted(self.weights)}")
+        lengths = {name: len(np.atleast_1d(values)) for name, values in self.curves.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the curves of one run must have one length, got {lengths}")
+
+    @cached_property
+    def key(self) -> Key:
+        return Key(config_hash(self.config), int(self.seed))
+
+    @cached_property
+    def result(self) -> tuple[Any, ...]:
+        """The result as it is stored: config, status, stopped_at, reason, curves, scores, weights."""
+        flat = {f"{moment}/{name}": w for moment, named in self.weights.items() for name, w in named.items()}
+        stopped = None if self.stopped_at is None else int(self.stopped_at)
+        config, scores = canonical(self.config), encode_scores(self.scores)
+        return config, self.status, stopped, self.reason, pack(self.curves), scores, pack(flat)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the result; equal digests mean equal results."""
+        parts = [part if isinstance(part, bytes) else repr(part).encode() for part in (*self.key, *self.result)]
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        mine, theirs = canonical(self.labels), canonical(other.labels)
+        return (self.experiment, mine, self.digest) == (other.experiment, theirs, other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def threshold(self) -> float:
+        """The test error below which the run counts as solved."""
+        if "threshold" not in self.scores:
+            raise ValueError(f"this run of {self.experiment} has no threshold among its scores: {sorted(self.scores)}")
+        return self.scores["threshold"]
+
+
+def encode_scores(scores: Mapping[str, float]) -> str:
+    """JSON text; what JSON cannot say is written as the strings "nan", "inf", "-inf"."""
+    numbers = {name: float(value) for name, value in scores.items()}
+    return canonical({name: value if math.isfinite(value) else str(value) for name, value in numbers.items()})
+
+
+def decode_scores(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in json.loads(text).items()}
+
+
+def decode_weights(data: bytes) -> dict[str, dict[str, Array]]:
+    weights: dict[str, dict[str, Array]] = {}
+    for path, value in unpack(data).items():
+        moment, name = path.split("/", 1)
+        weights.setdefault(moment, {})[name] = value
+    return weights

@@ -1,0 +1,384 @@
+"""The rows on disk: one SQLite file, safe against kill -9, two writers and a second start."""
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import numpy as np
+
+from numerate.results import frames
+from numerate.results.arrays import Array, pack, unpack
+from numerate.results.row import Circumstances, Key, Row, canonical, decode_scores, decode_weights
+
+SCHEMA = 1
+APPLICATION = 0x6E756D72  # "numr": tells our files from other SQLite databases
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS runs (
+  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, experiment TEXT NOT NULL, labels TEXT NOT NULL,
+  config TEXT NOT NULL, status TEXT NOT NULL, stopped_at INTEGER, reason TEXT NOT NULL,
+  curves BLOB NOT NULL, scores TEXT NOT NULL, weights BLOB NOT NULL, digest TEXT NOT NULL,
+  PRIMARY KEY (config_hash, seed)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS circumstances (
+  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, backend TEXT NOT NULL, versions TEXT NOT NULL,
+  hardware TEXT NOT NULL, timing TEXT NOT NULL, created TEXT NOT NULL,
+  PRIMARY KEY (config_hash, seed)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS points (
+  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, step INTEGER NOT NULL, validation REAL, test REAL, sparsity REAL,
+  PRIMARY KEY (config_hash, seed, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS checkpoints (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, meta TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS runs_by_experiment ON runs (experiment);
+"""
+
+COLUMNS = "config_hash, seed, experiment, labels, config, status, stopped_at, reason, curves, scores, weights"
+MEASURES = ("validation", "test", "sparsity")
+
+
+class StoreError(RuntimeError):
+    """A results file that cannot be used, said in one sentence."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of rows handed to a store: new ones, ones already there, and ones that contradict what is there."""
+
+    new: int = 0
+    same: int = 0
+    conflicts: tuple[Key, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.new} new, {self.same} already there"
+        return text + (f", {len(self.conflicts)} contradict stored runs and were left out" if self.conflicts else "")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a partly trained group."""
+
+    arrays: dict[str, Array]
+    meta: dict[str, Any]
+
+
+class Store:
+    """A results file. Everything that returns has been written to disk.
+
+    One writer waits for another (up to a minute); a run that is already stored is never overwritten. Use one ``Store``
+    per thread and open it after a fork. ``readonly=True`` reads a file that may lie on a read-only disk.
+    """
+
+    def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
+        self.path = Path(path)
+        self.readonly = readonly
+        if readonly and not self.path.is_file():
+            raise StoreError(f"there is no results file {self.path}")
+        if not readonly:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"cannot make the folder of the results file {self.path}: {error.strerror}") from None
+        with self._explained():
+            self._db = self._open_readonly() if readonly else self._open()
+        try:
+            with self._explained():
+                self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything done inside reaches the disk together, or not at all; may be nested."""
+        if self._db.in_transaction:
+            yield
+            return
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    # Finished runs
+
+    def add(self, rows: Iterable[Row]) -> Added:
+        """Store finished runs in one transaction and drop their evaluation points, which the rows contain."""
+        new, same, conflicts = 0, 0, []
+        with self.transaction():
+            for row in rows:
+                key, (config, *result) = row.key, row.result
+                values = (*key, row.experiment, canonical(row.labels), config, *result, row.digest)
+                if self._db.execute(f"INSERT OR IGNORE INTO runs VALUES ({_marks(values)})", values).rowcount:
+                    self._add_circumstances(key, row.circumstances)
+                    new += 1
+                elif self._digest_of(key) == row.digest:
+                    same += 1
+                else:
+                    conflicts.append(key)
+                self._db.execute("DELETE FROM points WHERE config_hash = ? AND seed = ?", key)
+        return Added(new, same, tuple(conflicts))
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of ``keys`` that have no finished run yet, in the order given."""
+        with self._explained():
+            return [Key(*key) for key in keys if self._digest_of(Key(*key)) is None]
+
+    def rows(
+        self,
+        experiment: str | None = None,
+        where: Mapping[str, Any] | Callable[[Mapping[str, Any]], bool] | None = None,
+        keys: Iterable[Key] | None = None,
+    ) -> list[Row]:
+        """Finished runs, ordered by experiment, labels, configuration and seed, whatever the order of their writing.
+
+        ``where``: labels a run must have, one value or a list of allowed ones (a range is itself a list: give a list of
+        ranges), or a function of the labels. ``keys``: these runs only, whichever experiment stored them.
+        """
+        wanted = None if keys is None else {Key(*key) for key in keys}
+        found = []
+        for record in self._select(experiment):
+            if wanted is not None and (record[0], record[1]) not in wanted:
+                continue
+            labels = json.loads(record[3])
+            if where is None or (where(labels) if callable(where) else _matches(labels, where)):
+                found.append(self._row(record, labels))
+        return found
+
+    def experiments(self) -> dict[str, int]:
+        """Experiment -> number of finished runs."""
+        with self._explained():
+            query = "SELECT experiment, count(*) FROM runs GROUP BY experiment ORDER BY experiment"
+            return dict(self._db.execute(query).fetchall())
+
+    def digest(self, experiment: str | None = None) -> str:
+        """A hash of every stored result: equal for an interrupted and resumed experiment and an uninterrupted one."""
+        whole = hashlib.sha256()
+        for record in self._select(experiment, "config_hash, seed, experiment, labels, digest"):
+            whole.update(repr(tuple(record)).encode())
+        return whole.hexdigest()
+
+    def check(self) -> list[Key]:
+        """Runs whose stored bytes no longer give their stored digest; an unreadable file raises."""
+        with self._explained():
+            (verdict,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+            if verdict != "ok":
+                raise StoreError(f"the results file {self.path} is damaged: {verdict}")
+        return [row.key for row in self.rows() if self._digest_of(row.key) != row.digest]
+
+    # Evaluation points of unfinished runs
+
+    def add_points(
+        self, keys: Sequence[Key], step: int, *, validation: Array, test: Array, sparsity: Array | None = None
+    ) -> None:
+        """Evaluation of several runs at one step; each array: (len(keys),). A point already there is replaced."""
+        measures = (validation, test, np.full(len(keys), np.nan) if sparsity is None else sparsity)
+        columns = [np.asarray(values, np.float64).tolist() for values in measures]
+        if any(len(column) != len(keys) for column in columns):
+            raise ValueError(f"one number per run: {len(keys)} runs, but {[len(column) for column in columns]} numbers")
+        records = [(*key, int(step), *point) for key, *point in zip(keys, *columns)]
+        with self.transaction():
+            self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)", records)
+
+    def points(self, key: Key) -> dict[str, Array]:
+        """The curves so far of an unfinished run, or those of the finished one: steps, validation, test, sparsity."""
+        with self._explained():
+            found = self._db.execute("SELECT curves FROM runs WHERE config_hash = ? AND seed = ?", key).fetchone()
+            if found:
+                return unpack(found[0])
+            query = (
+                "SELECT step, validation, test, sparsity FROM points WHERE config_hash = ? AND seed = ? ORDER BY step"
+            )
+            records = self._db.execute(query, key).fetchall()
+        values = np.array([record[1:] for record in records], np.float64).reshape(len(records), 3)  # None becomes NaN
+        steps = np.array([record[0] for record in records], np.int64)
+        return {"steps": steps, **{name: values[:, i].copy() for i, name in enumerate(MEASURES)}}
+
+    # State of unfinished groups
+
+    def checkpoint(self, name: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
+        """Keep the state of a partly trained group; replaces the one before."""
+        record = (name, pack(arrays), canonical(meta or {}))
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", record)
+
+    def load_checkpoint(self, name: str) -> Checkpoint | None:
+        with self._explained():
+            found = self._db.execute("SELECT arrays, meta FROM checkpoints WHERE name = ?", (name,)).fetchone()
+        return Checkpoint(unpack(found[0]), json.loads(found[1])) if found else None
+
+    def drop_checkpoint(self, name: str) -> None:
+        with self.transaction():
+            self._db.execute("DELETE FROM checkpoints WHERE name = ?", (name,))
+
+    def checkpoints(self) -> list[str]:
+        """Names of the groups that are partly trained."""
+        with self._explained():
+            return [name for (name,) in self._db.execute("SELECT name FROM checkpoints ORDER BY name")]
+
+    # In and out
+
+    def frame(self, experiment: str | None = None, where: Any = None, *, curves: bool = True) -> Any:
+        """One row per run as a polars ``DataFrame``: labels, scores and (as lists) curves are columns."""
+        return frames.polars_frame(self.rows(experiment, where), curves)
+
+    def to_pandas(self, experiment: str | None = None, where: Any = None, *, curves: bool = True) -> Any:
+        """As :meth:`frame`, for pandas."""
+        return frames.pandas_frame(self.rows(experiment, where), curves)
+
+    def export(self, path: str | Path, experiment: str | None = None) -> Added:
+        """Copy finished runs into another results file, new or not, that can be carried as a single file."""
+        with Store(path) as other:
+            added = other.add(self.rows(experiment))
+            with other._explained():
+                other._db.execute("PRAGMA journal_mode = DELETE")
+        return added
+
+    def import_(self, path: str | Path) -> Added:
+        """Take in the finished runs of another results file; a second time changes nothing, conflicts are told."""
+        with Store(path, readonly=True) as other:
+            return self.add(other.rows())
+
+    # Details
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=60, isolation_level=None)
+
+    def _open_readonly(self) -> sqlite3.Connection:
+        address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
+        try:
+            db = sqlite3.connect(address, timeout=60, isolation_level=None, uri=True)
+            db.execute("SELECT count(*) FROM sqlite_master")
+            return db
+        except sqlite3.OperationalError:
+            log = Path(f"{self.path}-wal")
+            if log.exists() and log.stat().st_size:
+                raise
+            return sqlite3.connect(address + "&immutable=1", isolation_level=None, uri=True)  # on a read-only disk
+
+    def _prepare(self) -> None:
+        version, tables = self._stamp()
+        if version > SCHEMA:
+            raise StoreError(
+                f"the results file {self.path} was written by a newer numerate (format {version}, this one reads "
+                f"up to {SCHEMA}): update numerate"
+            )
+        if version == 0 and (tables or self.readonly):
+            raise StoreError(f"{self.path} is a database, but not a results file of numerate")
+        if self.readonly:
+            return
+        self._use_wal()
+        self._db.execute("PRAGMA synchronous = FULL")
+        if version == 0:
+            with self.transaction():
+                if self._stamp()[0] == 0:  # else another process was first
+                    for statement in TABLES.split(";\n"):
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+                    self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def _stamp(self) -> tuple[int, int]:
+        """Format number (0 if the file is not ours, or empty) and number of tables, both of one moment."""
+        query = """SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+                   FROM pragma_application_id, pragma_user_version"""
+        application, version, tables = self._db.execute(query).fetchone()
+        return (version if application == APPLICATION else 0), tables
+
+    def _use_wal(self) -> None:
+        """Several processes that open a new file at once: the change of mode does not wait by itself."""
+        for attempt in range(200):
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if attempt == 199:
+                    raise
+                time.sleep(0.05)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """SQLite's complaints in one sentence that names the file."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            text = str(error)
+            if "not a database" in text:
+                raise StoreError(f"{self.path} is not a results file (not an SQLite database)") from None
+            if "malformed" in text or "corrupt" in text:
+                raise StoreError(f"the results file {self.path} is damaged: {text}") from None
+            if "locked" in text:
+                raise StoreError(
+                    f"the results file {self.path} has been locked by another process for a minute"
+                ) from None
+            if "readonly" in text:
+                raise StoreError(
+                    f"the results file {self.path} cannot be written: it was opened or lies read-only"
+                ) from None
+            if "unable to open" in text:
+                raise StoreError(f"the results file {self.path} cannot be opened") from None
+            raise StoreError(f"the results file {self.path} failed: {text}") from error
+
+    def _select(self, experiment: str | None, columns: str = COLUMNS) -> list[Any]:
+        which, values = ("WHERE experiment = ?", (experiment,)) if experiment is not None else ("", ())
+        order = "ORDER BY experiment, labels, config_hash, seed"
+        with self._explained():
+            return self._db.execute(f"SELECT {columns} FROM runs {which} {order}", values).fetchall()
+
+    def _row(self, record: Sequence[Any], labels: dict[str, Any]) -> Row:
+        config_hash, seed, experiment, _, config, status, stopped_at, reason, curves, scores, weights = record
+        with self._explained():
+            query = """SELECT backend, versions, hardware, timing, created FROM circumstances
+                       WHERE config_hash = ? AND seed = ?"""
+            found = self._db.execute(query, (config_hash, seed)).fetchone()
+        around = Circumstances()
+        if found:
+            versions, hardware, timing = (json.loads(part) for part in found[1:4])
+            around = Circumstances(found[0], versions, hardware, timing, found[4])
+        return Row(
+            experiment, json.loads(config), seed, labels, status, stopped_at, reason,
+            unpack(curves), decode_scores(scores), decode_weights(weights), around,
+        )  # fmt: skip
+
+    def _add_circumstances(self, key: Key, around: Circumstances) -> None:
+        parts = (canonical(around.versions), canonical(around.hardware), canonical(around.timing))
+        values = (*key, around.backend, *parts, around.created)
+        self._db.execute(f"INSERT OR REPLACE INTO circumstances VALUES ({_marks(values)})", values)
+
+    def _digest_of(self, key: Key) -> str | None:
+        found = self._db.execute("SELECT digest FROM runs WHERE config_hash = ? AND seed = ?", key).fetchone()
+        return found[0] if found else None
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _matches(labels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether every wanted label is there with the wanted value, or one of the wanted values."""
+    for name, wanted in where.items():
+        if name not in labels:
+            return False
+        value, plain = labels[name], json.loads(canonical(wanted))
+        if value != plain and not (isinstance(plain, list) and value in plain):
+            return False
+    return True

@@ -1,0 +1,335 @@
+"""What is stored is on disk, once, the same for everyone; what cannot be used says so in one sentence."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+from results_samples import row
+
+from numerate.results import Added, Circumstances, Key, Store, StoreError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.sqlite"
+
+
+def test_a_row_comes_back_as_it_went_in(path):
+    with Store(path) as store:
+        store.add([row()])
+    with Store(path) as store:
+        (back,) = store.rows()
+    assert back == row()
+    assert back.circumstances == row().circumstances
+    assert back.weights["final"]["0.weight"].dtype == np.float32
+    assert back.scores["snapped_kept"] == 1.0
+    assert np.isnan(back.scores["snapped_test"])
+    np.testing.assert_array_equal(back.curves["test"], row().curves["test"])
+
+
+def test_a_diverged_run_keeps_step_and_reason(path):
+    lost = row(status="diverged", stopped_at=1234, reason="NaN in weight")
+    with Store(path) as store:
+        store.add([lost])
+        (back,) = store.rows()
+    assert (back.status, back.stopped_at, back.reason) == ("diverged", 1234, "NaN in weight")
+
+
+def test_adding_twice_changes_nothing(path):
+    with Store(path) as store:
+        assert store.add([row(0), row(1)]) == Added(new=2)
+        before = store.digest()
+        assert store.add([row(1), row(2)]) == Added(new=1, same=1)
+        assert len(store.rows()) == 3
+        assert store.digest() != before
+
+
+def test_a_stored_result_is_never_overwritten(path):
+    with Store(path) as store:
+        store.add([row()])
+        other = row(scores={"threshold": 5.0})
+        assert store.add([other]).conflicts == (row().key,)
+        assert store.rows() == [row()]
+
+
+def test_missing_keeps_the_order_asked(path):
+    keys = [row(seed).key for seed in (5, 3, 4, 1)]
+    with Store(path) as store:
+        store.add([row(3), row(1)])
+        assert store.missing(keys) == [keys[0], keys[2]]
+
+
+def test_rows_are_chosen_by_experiment_label_or_key(path):
+    others = [row(unit="NAU"), row(span=(-2, 2)), row(7, experiment="primer2022/table9", config={"x": 1})]
+    with Store(path) as store:
+        store.add([row(), *others])
+        assert store.rows("primer2022/table9") == [others[2]]
+        assert store.rows(where={"unit": "NAU"}) == [others[0]]
+        assert store.rows(where={"range": (-2, 2)}) == [others[1]]
+        assert len(store.rows("primer2022/table11", where={"unit": ["NAU", "NMU"], "range": [(1, 2)]})) == 2
+        assert len(store.rows(where=lambda labels: labels["range"][0] < 0)) == 1
+        assert store.rows(where={"colour": "red"}) == []
+        assert store.rows(keys=[others[0].key]) == [others[0]]
+        assert store.experiments() == {"primer2022/table11": 3, "primer2022/table9": 1}
+
+
+def test_order_of_writing_and_circumstances_do_not_show(tmp_path):
+    rows = [row(seed, unit) for unit in ("NMU", "NALU") for seed in range(3)]
+    with Store(tmp_path / "a.sqlite") as one, Store(tmp_path / "b.sqlite") as two:
+        one.add(rows)
+        for each in reversed(rows):
+            two.add([replace(each, circumstances=Circumstances("emitted", created="later"))])
+        assert one.rows() == two.rows()
+        assert one.digest() == two.digest()
+
+
+def test_points_are_there_until_the_run_is_finished(path):
+    keys = [row(0).key, row(1).key]
+    with Store(path) as store:
+        for step in (0, 1000):
+            store.add_points(keys, step, validation=np.array([1.0, np.nan]), test=np.array([np.inf, step]))
+        store.add_points(keys[:1], 1000, validation=np.array([0.5]), test=np.array([2.0]), sparsity=np.array([0.1]))
+    with Store(path) as store:
+        curves = store.points(keys[0])
+        np.testing.assert_array_equal(curves["steps"], [0, 1000])
+        np.testing.assert_array_equal(curves["validation"], [1.0, 0.5])
+        np.testing.assert_array_equal(curves["test"], [np.inf, 2.0])
+        np.testing.assert_array_equal(curves["sparsity"], [np.nan, 0.1])
+        store.add([row(0)])
+        np.testing.assert_array_equal(store.points(keys[0])["steps"], [0, 1000, 2000])
+        assert len(store.points(keys[1])["steps"]) == 2
+        assert len(store.points(Key("none", 0))["steps"]) == 0
+
+
+def test_points_need_one_number_per_run(path):
+    with Store(path) as store, pytest.raises(ValueError, match="one number per run"):
+        store.add_points([row().key], 0, validation=np.zeros(2), test=np.zeros(1))
+
+
+def test_checkpoints_are_replaced_and_dropped(path):
+    state = {"weight": np.arange(6, dtype=np.float32).reshape(3, 2), "step": np.array(1000)}
+    with Store(path) as store:
+        assert store.load_checkpoint("group") is None
+        store.checkpoint("group", {"weight": np.zeros(1)}, {"step": 1})
+        store.checkpoint("group", state, {"step": 1000, "seeds": [1, 2]})
+    with Store(path) as store:
+        assert store.checkpoints() == ["group"]
+        back = store.load_checkpoint("group")
+        assert back is not None
+        assert back.meta == {"step": 1000, "seeds": [1, 2]}
+        np.testing.assert_array_equal(back.arrays["weight"], state["weight"])
+        assert back.arrays["step"].shape == ()
+        store.drop_checkpoint("group")
+        assert store.checkpoints() == []
+
+
+def test_a_transaction_is_all_or_nothing(path):
+    def interrupted(store: Store) -> None:
+        with store.transaction():
+            store.add([row()])
+            store.drop_checkpoint("group")
+            raise KeyboardInterrupt
+
+    with Store(path) as store:
+        store.checkpoint("group", {})
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(store)
+        assert store.rows() == []
+        assert store.checkpoints() == ["group"]
+        store.add([row()])
+        assert len(store.rows()) == 1
+
+
+def test_runs_move_between_files(tmp_path):
+    with Store(tmp_path / "here.sqlite") as here, Store(tmp_path / "there.sqlite") as there:
+        here.add([row(0), row(1), row(2, experiment="other", config={"x": 1})])
+        assert here.export(tmp_path / "carry.sqlite", "primer2022/table11") == Added(new=2)
+        assert here.export(tmp_path / "carry.sqlite") == Added(new=1, same=2)
+        assert sorted(p.name for p in tmp_path.glob("carry*")) == ["carry.sqlite"]
+        there.add([row(0), row(1, scores={"threshold": 3.0})])
+        merged = there.import_(tmp_path / "carry.sqlite")
+        assert merged == Added(new=1, same=1, conflicts=(row(1).key,))
+        assert "1 contradict" in str(merged)
+        assert there.import_(tmp_path / "carry.sqlite").new == 0
+
+
+def test_runs_are_read_from_a_read_only_folder(tmp_path):
+    folder = tmp_path / "disc"
+    with Store(folder / "runs.sqlite") as store:
+        store.add([row()])
+    folder.chmod(0o500)
+    (folder / "runs.sqlite").chmod(0o400)
+    try:
+        with Store(folder / "runs.sqlite", readonly=True) as store:
+            assert store.rows() == [row()]
+            with pytest.raises(StoreError, match="cannot be written"):
+                store.add([row(1)])
+    finally:
+        folder.chmod(0o700)
+
+
+def test_frames_hold_labels_scores_and_curves(path):
+    polars = pytest.importorskip("polars")
+    with Store(path) as store:
+        store.add([row(0), row(1, span=(0.1, 0.2)), row(2, "NAU", scores={})])
+        frame = store.frame()
+        assert store.frame(curves=False).height == 3
+        assert store.frame("nothing").height == 0
+    assert frame.height == 3
+    assert set(frame["unit"]) == {"NMU", "NAU"}
+    assert frame.filter(polars.col("unit") == "NAU")["threshold"].to_list() == [None]
+    assert [0.1, 0.2] in frame["range"].to_list()
+    assert frame["steps"].to_list()[0] == [0, 1000, 2000]
+
+
+def test_a_missing_library_is_named(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with Store(path) as store, pytest.raises(ModuleNotFoundError, match="pip install pandas"):
+        store.to_pandas()
+
+
+# Files that cannot be used
+
+
+def test_a_file_that_is_no_database(path):
+    path.write_text("these are not runs" * 100)
+    for readonly in (False, True):
+        with pytest.raises(StoreError, match=r"runs\.sqlite is not a results file"):
+            Store(path, readonly=readonly)
+
+
+def test_a_database_of_something_else(path):
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE friends (name TEXT)")
+    other.close()
+    with pytest.raises(StoreError, match="not a results file of numerate"):
+        Store(path)
+
+
+def test_a_file_from_a_newer_version(path):
+    Store(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(StoreError, match="newer numerate"):
+        Store(path)
+
+
+def test_a_missing_file_or_folder(tmp_path):
+    with pytest.raises(StoreError, match="there is no results file"):
+        Store(tmp_path / "none.sqlite", readonly=True)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make the folder"):
+        Store(tmp_path / "file" / "runs.sqlite")
+
+
+def test_a_damaged_file_is_noticed(path):
+    with Store(path) as store:
+        store.add([row(seed) for seed in range(40)])
+        assert store.check() == []
+    data = bytearray(path.read_bytes())
+    data[8192:-4096] = b"\xff" * len(data[8192:-4096])
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="damaged"), Store(path) as store:
+        store.check()
+
+
+def test_a_changed_number_is_noticed(path):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+    raw = sqlite3.connect(path)
+    raw.execute("""UPDATE runs SET scores = '{"threshold":1}' WHERE seed = 1""")
+    raw.commit()
+    raw.close()
+    with Store(path) as store:
+        assert store.check() == [row(1).key]
+
+
+# Several processes
+
+
+def _write(path: Path, seeds: range) -> None:
+    with Store(path) as store:
+        for seed in seeds:
+            store.add([row(seed)])
+
+
+def test_writers_that_start_at_once_lose_nothing(path):
+    """Half of the runs are written by two processes each; the file does not exist before."""
+    context = get_context("spawn")
+    writers = [context.Process(target=_write, args=(path, range(start, start + 40))) for start in (0, 20, 40)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    with Store(path) as store:
+        assert sorted(r.seed for r in store.rows()) == list(range(80))
+        assert store.check() == []
+
+
+WRITER = """
+import sys
+sys.path.insert(0, {tests!r})
+from results_samples import row
+from numerate.results import Store
+import numpy as np
+with Store({path!r}) as store:
+    for seed in range({start}, 100_000):
+        key = row(seed).key
+        store.add_points([key], 0, validation=np.ones(1), test=np.ones(1))
+        with store.transaction():
+            store.checkpoint("group-{start}", {{"seed": np.array(seed)}}, {{"seed": seed}})
+            store.add([row(seed), row(seed, "NAU")])
+        print(seed, flush=True)
+"""
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(path):
+    """Two writers, each killed at a moment of chance, four times over; what they had reported is there, whole."""
+    draw = np.random.default_rng(7)
+    acknowledged: dict[int, int] = {}
+    for round_ in range(4):
+        starts = [1000 * round_, 1000 * round_ + 500]
+        programs = [WRITER.format(tests=str(Path(__file__).parent), path=str(path), start=start) for start in starts]
+        writers = [
+            subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for code in programs
+        ]
+        for writer in writers:
+            assert writer.stdout
+            assert writer.stdout.readline()  # has begun
+        for writer, start in zip(writers, starts):
+            time.sleep(draw.uniform(0.02, 0.2))
+            os.kill(writer.pid, signal.SIGKILL)
+            heard, _ = writer.communicate()
+            lines = heard.splitlines(keepends=True)
+            acknowledged[start] = int(lines[-1]) if lines and lines[-1].endswith("\n") else start
+    with Store(path) as store:
+        assert store.check() == []
+        rows = store.rows()
+        seeds = {r.seed for r in rows}
+        for start, last in acknowledged.items():
+            assert set(range(start, last + 1)) <= seeds
+            saved = store.load_checkpoint(f"group-{start}")
+            assert saved is not None
+            assert saved.meta["seed"] in (last, last + 1)
+        assert len(rows) == 2 * len(seeds), "a transaction was torn"
+        assert all(each == row(each.seed, each.labels["unit"]) for each in rows)
+
+
+def test_results_need_neither_torch_nor_the_extras():
+    code = (
+        "import sys, numerate.results; print([m for m in ('torch', 'polars', 'scipy', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
