@@ -1,6 +1,6 @@
 """Arithmetic and logic units: each a pure function and a thin ``torch.nn.Module`` beside it; torch alone is needed."""
 
-from numerate.units.base import Unit, snap
+from numerate.units.base import Unit, outer_units, snap, snapped_parameters
 from numerate.units.constraints import apply_bounds_, bound_after_step, parameter_bounds
 from numerate.units.nau import NAU, nau
 from numerate.units.nmu import NMU, nmu
@@ -20,8 +20,10 @@ __all__ = [
     "l1",
     "nau",
     "nmu",
+    "outer_units",
     "parameter_bounds",
     "penalty",
     "snap",
+    "snapped_parameters",
     "sparsity_error",
 ]

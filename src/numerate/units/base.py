@@ -1,6 +1,6 @@
 """What every unit offers beside its equation: constraint, effective weights, penalty, rounding and formula."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -45,7 +45,7 @@ class Unit(nn.Module):
     """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step."""
 
     levels: ClassVar[Mapping[str, Sequence[float]]] = {}
-    """Effective-weight name -> the discrete values at which the unit computes an exact operation."""
+    """Weight or coefficient name -> the discrete values at which the unit computes an exact operation."""
 
     in_features: int
     out_features: int
@@ -68,6 +68,10 @@ class Unit(nn.Module):
         """The matrices the papers call W, as the forward pass uses them."""
         raise NotImplementedError
 
+    def coefficients(self) -> dict[str, Tensor]:
+        """Gates, biases and small constants (an epsilon) that the equation uses beside the weights, for the formula."""
+        return {}
+
     def sparsity_error(self) -> Tensor:
         """Largest distance of an effective weight from {-1, 0, 1}; gates do not count."""
         return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).amax()
@@ -78,7 +82,9 @@ class Unit(nn.Module):
 
     def snapped_parameters(self) -> dict[str, Tensor]:
         """Parameter values that put every effective weight on the nearest level; a pure function of the parameters."""
-        return {name: snap(getattr(self, name), levels) for name, levels in self.levels.items()}
+        return {
+            name: snap(getattr(self, name), levels) for name, levels in self.levels.items() if name in self._parameters
+        }
 
     @torch.no_grad()
     def snap_(self) -> Self:
@@ -88,7 +94,10 @@ class Unit(nn.Module):
         return self
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
-        """One sympy expression per output; ``weights[name]`` is the rounded effective weight, a sympy matrix (O, I)."""
+        """One sympy expression per output; ``weights[name]`` is an effective weight or coefficient, rounded.
+
+        It is a sympy matrix (O, I); a vector or a single number is a row.
+        """
         raise NotImplementedError
 
     def formula(self, names: Sequence[str] | None = None, tolerance: float = 0.01) -> Any:
@@ -101,3 +110,21 @@ class Unit(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+def outer_units(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, Unit]]:
+    """(prefix of its parameter names, unit) for every unit of ``model`` that is not part of another unit."""
+    if isinstance(model, Unit):
+        yield prefix, model
+        return
+    for name, child in model.named_children():
+        yield from outer_units(child, f"{prefix}{name}.")
+
+
+def snapped_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """Values of all parameters of ``model`` that rounding changes, by their full names; a pure function of them."""
+    return {
+        prefix + name: value
+        for prefix, unit in outer_units(model)
+        for name, value in unit.snapped_parameters().items()
+    }

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import Unit
+from numerate.units.base import outer_units, weight_sparsity_error
 
 
 def sparsity(weight: Tensor) -> Tensor:
-    r""":math:`\operatorname{mean} \min(|W|, |1 - |W||)`: zero when every weight is in {-1, 0, 1} (NAU; on [0, 1] NMU)."""
+    r""":math:`\operatorname{mean} \min(|W|, |1 - |W||)`: zero when every weight is in {-1, 0, 1} (NAU)."""
     size = weight.abs()
     return torch.minimum(size, (1 - size).abs()).mean()
 
@@ -28,6 +28,16 @@ def sparsity_squared(weight: Tensor) -> Tensor:
     return (weight**2 * (1 - weight.abs()) ** 2).mean()
 
 
+def signs(weight: Tensor) -> Tensor:
+    r""":math:`\operatorname{mean} |1 - |W||`: zero when every weight is in {-1, 1} (modified RealNPU)."""
+    return (1 - weight.abs()).abs().mean()
+
+
+def saturation(parameter: Tensor, limit: float = 20.0) -> Tensor:
+    r""":math:`\operatorname{mean} \max(\min(\theta, -\theta) + limit, 0)`: zero when all are beyond the limit (iNALU)."""
+    return torch.relu(limit - parameter.abs()).mean()
+
+
 def out_of_bounds(weight: Tensor, low: float, high: float) -> Tensor:
     r""":math:`\operatorname{mean} \operatorname{relu}(|W - c| - r)` for the interval [low, high] = [c - r, c + r]."""
     centre, radius = (low + high) / 2, (high - low) / 2
@@ -40,7 +50,7 @@ def r_z_product(weight: Tensor, mean_input: Tensor) -> Tensor:
 
 
 def r_z_sum(weight: Tensor, mean_input: Tensor) -> Tensor:
-    r"""R_z of NAU and NAC+: :math:`\operatorname{mean}_{oi} (1 - |W_{oi}|) \bar z_i^2`; weight (O, I), mean_input (I,)."""
+    r"""R_z of NAU, NAC+: :math:`\operatorname{mean}_{oi} (1 - |W_{oi}|) \bar z_i^2`; weight (O, I), mean_input (I,)."""
     return ((1 - weight.abs()) * mean_input**2).mean()
 
 
@@ -51,24 +61,15 @@ def l1(model: nn.Module) -> Tensor:
 
 def penalty(model: nn.Module) -> Tensor:
     """Sum of the units' own penalties over all layers of ``model``."""
-    terms = [unit.penalty() for unit in _outer_units(model)]
+    terms = [unit.penalty() for _, unit in outer_units(model)]
     return torch.stack(terms).sum() if terms else next(model.parameters()).new_zeros(())
 
 
 def sparsity_error(model: nn.Module) -> Tensor:
     """Largest sparsity error over all units and linear layers of ``model``, as the papers report it."""
-    from numerate.units.base import weight_sparsity_error
-
-    errors = [unit.sparsity_error() for unit in _outer_units(model)]
+    errors = [unit.sparsity_error() for _, unit in outer_units(model)]
     errors += [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
     return torch.stack(errors).amax() if errors else next(model.parameters()).new_full((), float("nan"))
-
-
-def _outer_units(model: nn.Module) -> list[Unit]:
-    """Units that are not part of another unit."""
-    if isinstance(model, Unit):
-        return [model]
-    return [unit for child in model.children() for unit in _outer_units(child)]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Ramp:
 
 @dataclass(frozen=True)
 class Growth:
-    """Starts at ``start`` and is multiplied by ``factor`` after every ``every`` steps until it reaches ``end`` (NPU)."""
+    """Starts at ``start``, multiplied by ``factor`` after every ``every`` steps until it reaches ``end`` (NPU)."""
 
     start: float
     end: float

@@ -1,0 +1,158 @@
+"""All members as one stacked computation: the step is vmapped, traced once, and executed block by block.
+
+Any module that ``torch.func`` can differentiate runs here, on CPU or CUDA. Members are always computed in blocks of one
+fixed size (the last one padded), so a member's bits do not depend on how many others there are.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functionalize, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from numerate.loops import native
+from numerate.loops.step import (
+    Members,
+    State,
+    Step,
+    Tensors,
+    adam,
+    batch_uniforms,
+    clipped,
+    corrections,
+    total_loss,
+)
+
+_ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
+_STEPS = 64  # random numbers are drawn for this many steps at once
+
+
+def block_size(step: Step, device: torch.device) -> int:
+    """Members computed together: a power of two from 16 to 256 on CPU, 4096 on CUDA; depends on the step alone."""
+    width = max([step.draws, *(shape.numel() for shape in step.parameters.values())])
+    if device.type == "cuda":
+        return max(256, min(4096, 2 ** (2**28 // (step.batch * width)).bit_length() // 2))
+    return max(16, min(256, 2 ** ((_ELEMENTS // (step.batch * width)).bit_length() - 1)))
+
+
+class Stacked:
+    """One vmapped step for a block of members; ``compiled=True`` passes it through ``torch.compile`` (slow to start)."""
+
+    def __init__(self, step: Step, device: torch.device | str = "cpu", *, compiled: bool = False) -> None:
+        self.step, self.device, self.compiled = step, torch.device(device), compiled
+        self.block = block_size(step, self.device)
+        self._advance: Callable[..., Any] | None = None
+        self._loss = vmap(self._evaluate_one, in_dims=(0, 0, None))
+
+    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        correction = corrections(self.step, state.step, steps).to(self.device)
+        for index in _blocks(len(members), self.block):
+            part, who = _to(state.take(index), self.device), _members_to(members.take(index), self.device)
+            self._train_block(part, who, weights[:, :, index].to(self.device), correction)
+            kept = index[: _unpadded(index, len(members))]
+            for group, values in (
+                (state.parameters, part.parameters),
+                (state.first, part.first),
+                (state.second, part.second),
+            ):
+                for name, value in values.items():
+                    group[name][kept] = value[: len(kept)].to(group[name].device)
+            state.diverged[kept] = part.diverged[: len(kept)].to(state.diverged.device)
+        state.step += steps
+
+    @torch.no_grad()
+    def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        count = len(next(iter(parameters.values())))
+        losses = []
+        # as many members at once as keep the largest tensor near 2**22 numbers; fixed by the step and n alone
+        block = max(1, 2**22 // max(1, uniforms.shape[0] * max(self.step.draws, self._widest())))
+        for index in _blocks(count, block):
+            chosen = ({k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants))
+            losses.append(self._loss(*chosen, uniforms.to(self.device))[: _unpadded(index, count)])
+        return torch.cat(losses).to(next(iter(parameters.values())).device)
+
+    def _widest(self) -> int:
+        return max(shape[-1] if shape else 1 for shape in self.step.parameters.values())
+
+    def _evaluate_one(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        x, y = self.step.examples(uniforms, constants)
+        return self.step.loss(self.step.predict(parameters, x), y).mean()
+
+    @torch.no_grad()
+    def _train_block(self, state: State, members: Members, weights: Tensor, correction: Tensor) -> None:
+        steps = len(correction)
+        carried = (state.parameters, state.first, state.second, state.diverged)
+        for first in range(0, steps, _STEPS):
+            count = min(_STEPS, steps - first)
+            uniforms, noise = self._uniforms(members.seeds, state.step + first, count)
+            for i in range(count):
+                t = first + i
+                now = torch.full((), state.step + t, dtype=torch.int64, device=self.device)
+                fixed = (members.constants, members.rate, members.clip, weights[:, t].T, correction[t], now)
+                arguments = (*carried, uniforms[i], None if noise is None else noise[i], *fixed)
+                carried = self._compiled_advance(arguments)(*arguments)
+        state.parameters, state.first, state.second, state.diverged = carried
+
+    def _uniforms(self, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
+        """(count, block, batch, draws) and the same for the noise, by native code where there is a compiler."""
+        return native.batch_uniforms(self.step, seeds, start, count) if False else _drawn(self.step, seeds, start, count)
+
+    def _compiled_advance(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        if self._advance is None:
+            stacked = vmap(self._advance_one, in_dims=(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None))
+            self._advance = make_fx(functionalize(stacked), tracing_mode="real")(*arguments)
+            self._advance.graph.eliminate_dead_code()
+            self._advance.recompile()
+            if self.compiled:
+                self._advance = torch.compile(self._advance, dynamic=False)
+        return self._advance
+
+    def _advance_one(
+        self,
+        parameters: Tensors,
+        first: Tensors,
+        second: Tensors,
+        diverged: Tensor,
+        uniforms: Tensor,
+        noise: Tensor | None,
+        constants: Tensors,
+        rate: Tensor,
+        clip: Tensor | None,
+        weights: Tensor,
+        correction: Tensor,
+        now: Tensor,
+    ) -> tuple[Tensors, Tensors, Tensors, Tensor]:
+        x, y = self.step.examples(uniforms, constants)
+        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, weights.unbind()))(parameters)
+        gradients = clipped(self.step, gradients, clip)
+        new, first, second = adam(self.step, parameters, first, second, gradients, rate, correction)
+        finite = torch.stack([v.isfinite().all() for v in new.values()]).all()
+        return new, first, second, torch.where((diverged < 0) & ~finite, now, diverged)
+
+
+def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
+    pairs = [batch_uniforms(step, seeds, start + i) for i in range(count)]
+    noise = None if pairs[0][1] is None else torch.stack([p[1] for p in pairs if p[1] is not None])
+    return torch.stack([p[0] for p in pairs]), noise
+
+
+def _blocks(count: int, block: int) -> list[Tensor]:
+    """Indices 0 .. count - 1 in blocks of exactly ``block``; the last block is padded by repeating the last member."""
+    return [torch.arange(i, i + block).clamp(max=count - 1) for i in range(0, count, block)]
+
+
+def _unpadded(index: Tensor, count: int) -> int:
+    return min(len(index), count - int(index[0]))
+
+
+def _to(state: State, device: torch.device) -> State:
+    groups = ({k: v.to(device) for k, v in g.items()} for g in (state.parameters, state.first, state.second))
+    return State(*groups, state.diverged.to(device), state.step)
+
+
+def _members_to(members: Members, device: torch.device) -> Members:
+    clip = None if members.clip is None else members.clip.to(device)
+    constants = {k: v.to(device) for k, v in members.constants.items()}
+    return Members(members.seeds.to(device), constants, members.rate.to(device), clip)

@@ -1,0 +1,97 @@
+"""The Primer's single module task: one operation on two inputs, trained on one range and tested on another."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from numerate.streams import Domain, words
+from numerate.tasks.task import OPERATIONS, Range, Split, check_range, is_union, range_constants, range_moments, spread
+
+PRIMER_RANGES: dict[tuple[float, float], Range] = {
+    (-20.0, -10.0): (-40.0, -20.0),
+    (-2.0, -1.0): (-6.0, -2.0),
+    (-1.2, -1.1): (-6.1, -1.2),
+    (-0.2, -0.1): (-2.0, -0.2),
+    (-2.0, 2.0): ((-6.0, -2.0), (2.0, 6.0)),
+    (0.1, 0.2): (0.2, 2.0),
+    (1.0, 2.0): (2.0, 6.0),
+    (1.1, 1.2): (1.2, 6.0),
+    (10.0, 20.0): (20.0, 40.0),
+}
+"""Training range -> extrapolation range (Mistry et al. 2022, Table 3)."""
+
+
+@dataclass(frozen=True)
+class SingleModule:
+    """y = x_k ∘ x_{k+1}; with more than two inputs the others are redundant and k is drawn once per run.
+
+    Success: the test error is below that of the exact solution with every weight off by ``epsilon``.
+    """
+
+    operation: str
+    train_range: Range = (1.0, 2.0)
+    test_range: Range = (2.0, 6.0)
+    inputs: int = 2
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.operation not in ("add", "sub", "mul", "div"):
+            raise ValueError(f"operation must be one of add, sub, mul, div, got {self.operation!r}")
+        if self.inputs < 2:
+            raise ValueError(f"inputs must be at least 2, got {self.inputs}")
+        check_range("train_range", self.train_range)
+        check_range("test_range", self.test_range)
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def draws(self) -> int:
+        return self.inputs
+
+    @property
+    def union(self) -> bool:
+        return is_union(self.train_range) or is_union(self.test_range)
+
+    @property
+    def form(self) -> Hashable:
+        return type(self), self.operation, self.inputs, self.union
+
+    def offset(self, seed: int) -> int:
+        """Which input comes first in this run."""
+        return int(words(torch.tensor(seed), Domain.TASK, 0, 1)) % (self.inputs - 1)
+
+    def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
+        values = range_constants(self.test_range if split == "test" else self.train_range)
+        if not self.union:
+            del values["jump"]
+        if self.inputs > 2:
+            chosen = torch.eye(self.inputs)[self.offset(seed) :]
+            values |= {"first": chosen[0].clone(), "second": chosen[1].clone()}
+        return values
+
+    def examples(self, uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        x = spread(uniforms, constants, self.union)
+        if self.inputs == 2:
+            a, b = x[..., :1], x[..., 1:]
+        else:
+            a, b = x @ constants["first"].unsqueeze(-1), x @ constants["second"].unsqueeze(-1)
+        return x, OPERATIONS[self.operation](a, b)
+
+    def threshold(self) -> float:
+        """Expected squared error on the test range when weights 1 are 1 - ε and weights 0 are ε; closed form."""
+        spans = self.test_range if is_union(self.test_range) else (self.test_range,)
+        size = tuple(sorted((abs(a), abs(b))) for a, b in spans)  # type: ignore[misc]
+        mean, square, inverse_square = range_moments(size if len(size) > 1 else size[0])  # type: ignore[arg-type]
+        n, ε = self.inputs, self.epsilon
+        if self.operation in ("add", "sub"):
+            return ε**2 * ((n * mean) ** 2 + n * (square - mean**2))
+        kept = (1 - ε * mean) ** (n - 2), (1 - 2 * ε * mean + ε**2 * square) ** (n - 2)  # moments of Π (1 - ε|x_i|)
+        ratio = (1 - ε) ** 2 if self.operation == "mul" else (1 - ε) / (1 + ε)
+        scale = square * (square if self.operation == "mul" else inverse_square)
+        if n == 2:
+            return (1 - ratio) ** 2 * scale
+        return (1 - 2 * ratio * kept[0] + ratio**2 * kept[1]) * scale

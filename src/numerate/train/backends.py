@@ -1,0 +1,62 @@
+"""How to train: pick the loop that runs a step, and say which one it was."""
+
+import logging
+
+import torch
+
+from numerate.loops.eager import Eager
+from numerate.loops.stacked import Stacked
+from numerate.loops.step import Loop, Step
+
+log = logging.getLogger("numerate")
+
+BACKENDS = ("auto", "emitted", "stacked", "compiled", "eager")
+_told: set[str] = set()
+
+
+def notice(text: str) -> None:
+    """Say something once per process."""
+    if text not in _told:
+        _told.add(text)
+        log.warning(text)
+
+
+def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
+    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    kind = torch.device(device).type
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, but torch finds no CUDA device here; use cpu")
+    if backend in ("auto", "emitted"):
+        try:
+            return _emitted(step, device, threads)
+        except _reasons() as reason:
+            if backend == "emitted":
+                raise
+            notice(f"no native loop for this model ({reason}); using the stacked one, which is slower")
+    if backend == "eager":
+        return "eager", Eager(step)
+    return f"stacked-{kind}", Stacked(step, device, compiled=backend == "compiled")
+
+
+def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
+    if torch.device(device).type == "cuda":
+        from numerate.loops.cuda import Cuda
+
+        return "emitted-cuda", Cuda(step, device)
+    from numerate.loops.cpp import Cpp
+
+    return "emitted-cpu", Cpp(step, threads=threads)
+
+
+def _reasons() -> tuple[type[Exception], ...]:
+    from numerate.loops.ir import NotLowered
+    from numerate.loops.native import NoCompiler
+
+    return NotLowered, NoCompiler
+
+
+__all__: list[str] = ["BACKENDS", "choose", "notice"]

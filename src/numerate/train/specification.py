@@ -1,0 +1,144 @@
+"""What to train, apart from how: a model, a task, an optimiser, penalties, and which seeds."""
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numerate.results import Key, config_hash
+from numerate.streams import Domain, derived_seed
+from numerate.tasks.task import Task
+
+Factory = Callable[[int, int], nn.Module]
+"""(inputs, outputs) -> model: a class, a ``functools.partial`` of one, or any function that can be imported by name."""
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam with its settings; ``clip``: None, "value" or "norm", at ``limit``."""
+
+    rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: str | None = None
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """``schedule(t)`` times ``function(model)`` is added to the loss.
+
+    With ``below`` it counts only while the last validation error is below that number (iNALU).
+    """
+
+    function: Callable[[nn.Module], Tensor]
+    schedule: Callable[[Tensor], Tensor]
+    below: float | None = None
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Draw all parameters anew when the validation error has stopped improving (iNALU, Schlör et al. 2020, as run).
+
+    Every step notes the last validation error. At every ``every``-th step, once more than ``history`` notes are there:
+    restart if mean(older half) <= mean(newer half) + std(newer half) and mean(newer half) > ``above``; the notes are
+    then thrown away. Adam's moments and the step counter go on.
+    """
+
+    history: int = 5000
+    every: int = 10
+    above: float = 1.0
+
+
+@dataclass(frozen=True)
+class Training:
+    """One configuration and the seeds to run it with."""
+
+    model: Factory
+    task: Task
+    seeds: tuple[int, ...]
+    optimiser: Adam = Adam()
+    penalties: tuple[Penalty, ...] = ()
+    restart: Restart | None = None
+    steps: int = 50_000
+    batch: int = 128
+    evaluate_every: int = 1000
+    evaluation_size: int = 10_000
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    """What a table or picture calls this configuration; not part of its identity."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "evaluate_every", "evaluation_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.steps % self.evaluate_every:
+            raise ValueError(f"steps ({self.steps}) must be a multiple of evaluate_every ({self.evaluate_every})")
+        if any(not 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError("seeds must be whole numbers from 0 to 4294967295")
+
+    def description(self) -> dict[str, Any]:
+        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
+        return {f.name: describe(getattr(self, f.name)) for f in fields(self) if f.name not in ("seeds", "labels")}
+
+    def keys(self) -> list[Key]:
+        """One key per run: hash of the configuration, and seed."""
+        config = config_hash(self.description())
+        return [Key(config, seed) for seed in self.seeds]
+
+    @property
+    def form(self) -> Hashable:
+        """Configurations of equal form are trained in one stack; they may differ in ranges, rates and schedules."""
+        model = json.dumps(describe(self.model), sort_keys=True)
+        functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
+        adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
+        sizes = (self.steps, self.batch, self.evaluate_every, self.evaluation_size)
+        return model, self.task.form, functions, adam, self.restart, sizes
+
+    def build(self, seed: int, restarts: int = 0) -> nn.Module:
+        """The model of one run, its parameters drawn from the stream (seed, init, restarts)."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(seed, Domain.INIT, restarts))
+            return self.model(self.task.inputs, self.task.outputs)
+
+
+def describe(value: Any) -> Any:
+    """``value`` as JSON data that names classes and functions by import path."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.dtype | torch.device):
+        return str(value)
+    if isinstance(value, functools.partial):
+        arguments = {"arguments": [describe(a) for a in value.args]} if value.args else {}
+        return {"call": describe(value.func), **arguments, **{k: describe(v) for k, v in sorted(value.keywords.items())}}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"call": _path(type(value)), **{f.name: describe(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, Mapping):
+        return {str(k): describe(v) for k, v in value.items()}
+    if isinstance(value, tuple | list | range):
+        return [describe(v) for v in value]
+    if callable(value):
+        return _named(value)
+    raise TypeError(f"{value!r} cannot be written into a configuration; use numbers, text, classes and functions")
+
+
+def _path(value: Any) -> str:
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+def _named(value: Any) -> Any:
+    if not hasattr(value, "__qualname__"):
+        raise TypeError(f"{value!r} has no name to store; hand in a class, a function or a functools.partial")
+    path = _path(value)
+    if path.startswith(("numerate.", "torch.")):
+        return path
+    try:  # a user's own code: a changed definition is another configuration
+        source = inspect.getsource(value)
+    except (OSError, TypeError):
+        return path
+    return {"path": path, "source": hashlib.sha256(source.encode()).hexdigest()[:12]}

@@ -1,0 +1,147 @@
+"""Turn configurations of one form into a stack that a loop can train: step, members, penalty weights, restarts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from numerate.loops.noise import functional, noise_per_example
+from numerate.loops.step import Members, Step, Tensors
+from numerate.streams import Domain, uniform
+from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
+from numerate.train.specification import Training
+from numerate.units import parameter_bounds
+
+
+@dataclass(frozen=True)
+class Run:
+    """One member of a stack: a configuration and a seed."""
+
+    training: Training
+    seed: int
+
+
+class _Apply(nn.Module):
+    """A function of a module as a module, so that ``functional_call`` can give it other parameters."""
+
+    def __init__(self, model: nn.Module, function: Callable[[nn.Module], Tensor | Tensors]) -> None:
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self) -> Tensor | Tensors:
+        return self.function(self.model)
+
+
+def of_parameters(model: nn.Module, function: Callable[[nn.Module], Tensor]) -> Callable[[Tensors], Tensor]:
+    """``function(model)`` as a pure function of the model's parameters."""
+    wrapped = _Apply(model, function)
+    return lambda parameters: functional_call(wrapped, {f"model.{k}": v for k, v in parameters.items()}, ())
+
+
+def make_step(training: Training) -> tuple[Step, nn.Module]:
+    """The pure step of a configuration, and the model it was made from (a template; its own weights do not matter)."""
+    model = training.build(seed=0)
+    train_model, eval_model = training.build(seed=0), training.build(seed=0)
+    constants = training.task.constants(0, "train")
+    predict = functional(eval_model, training=False)
+    step = Step(
+        parameters={k: v.shape for k, v in model.named_parameters()},
+        constants={k: v.shape for k, v in constants.items()},
+        draws=training.task.draws,
+        examples=training.task.examples,
+        model=functional(train_model, training=True),
+        predict=lambda parameters, x: predict(parameters, x),
+        penalties=tuple(of_parameters(model, penalty.function) for penalty in training.penalties),
+        bounds=parameter_bounds(model),
+        noise=noise_per_example(model, training.task.inputs),
+        batch=training.batch,
+        betas=training.optimiser.betas,
+        eps=training.optimiser.eps,
+        clip=training.optimiser.clip,
+    )
+    return step, model
+
+
+def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = None) -> Tensors:
+    """Stacked parameters, each drawn from its own (seed, init, restarts) stream; float32."""
+    counts = [0] * len(runs) if restarts is None else restarts
+    models = [run.training.build(run.seed, count) for run, count in zip(runs, counts)]
+    members = [dict(model.named_parameters()) for model in models]
+    return {k: torch.stack([m[k].detach().float() for m in members]) for k in members[0]}
+
+
+def constants(runs: Sequence[Run], split: Split) -> Tensors:
+    """Stacked task constants of ``split``."""
+    each = [run.training.task.constants(run.seed, split) for run in runs]
+    return {k: torch.stack([c[k] for c in each]) for k in each[0]}
+
+
+def members(runs: Sequence[Run]) -> Members:
+    """What differs between the members while they are trained."""
+    optimisers = [run.training.optimiser for run in runs]
+    clip = torch.tensor([o.limit for o in optimisers]) if optimisers[0].clip else None
+    rate = torch.tensor([o.rate for o in optimisers])
+    return Members(torch.tensor([run.seed for run in runs]), constants(runs, "train"), rate, clip)
+
+
+def evaluation_uniforms(training: Training, split: Split) -> Tensor:
+    """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
+    seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
+    size = training.evaluation_size, training.task.draws
+    return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
+
+
+def penalty_weights(runs: Sequence[Run], start: int, steps: int, validation: Tensor) -> Tensor:
+    """Weight of each penalty at each step for each member; (K, steps, S). ``validation``: last error, (S,)."""
+    t = torch.arange(start, start + steps, dtype=torch.float64)
+    kinds = {run.training.penalties: i for i, run in enumerate(runs)}
+    order = list(kinds)
+    which = torch.tensor([order.index(run.training.penalties) for run in runs])
+    tables = []
+    for k in range(len(runs[0].training.penalties)):
+        table = torch.stack([penalties[k].schedule(t).float() for penalties in order], -1)[:, which]
+        limits = [run.training.penalties[k].below for run in runs]
+        if any(limit is not None for limit in limits):
+            limit = torch.tensor([np.inf if limit is None else limit for limit in limits])
+            table = table * ((validation < limit) | limit.isinf())
+        tables.append(table)
+    return torch.stack(tables) if tables else torch.zeros(0, steps, len(runs))
+
+
+def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: int) -> int | None:
+    """When, in [start, start + steps), this run's parameters are to be drawn anew; None if not.
+
+    ``curve``: validation errors at 0, evaluate_every, ... up to ``start``; ``since``: the step after the last restart,
+    where its notes begin. Step t notes curve[t // evaluate_every]; see :class:`Restart`.
+    """
+    rule, every = run.training.restart, run.training.evaluate_every
+    if rule is None:
+        return None
+    first = max(start, since + rule.history)  # more than `history` notes from here on
+    times = np.arange(-(-first // rule.every) * rule.every, start + steps, rule.every)
+    times = times[times > 0]
+    if not len(times) or not np.isfinite(curve).all():
+        return None
+    ends = np.arange(1, len(curve) + 1) * every
+    sums = np.concatenate([[0.0], np.cumsum(curve * every)])
+    squares = np.concatenate([[0.0], np.cumsum(curve * curve * every)])
+
+    def upto(totals: np.ndarray, t: np.ndarray) -> np.ndarray:  # total of the notes of steps 0 .. t - 1
+        return np.interp(t, np.concatenate([[0], ends]), totals)
+
+    length = times + 1 - since
+    middle = since + length // 2
+    older = (upto(sums, middle) - upto(sums, np.full_like(middle, since))) / (length // 2)
+    newer_count = length - length // 2
+    newer = (upto(sums, times + 1) - upto(sums, middle)) / newer_count
+    spread = (upto(squares, times + 1) - upto(squares, middle)) / newer_count - newer**2
+    due = (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
+    return int(times[due.argmax()]) if due.any() else None
+
+
+def stacked(function: Callable[[Tensors], Tensor | Tensors]) -> Callable[[Tensors], Tensor | Tensors]:
+    """``function`` of one member's parameters for a whole stack."""
+    return vmap(function)

@@ -1,0 +1,299 @@
+"""Train many configurations, group by group, so that nothing finished is ever lost and nothing is done twice."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from numerate.loops.step import Loop, State, Tensors
+from numerate.results import Circumstances, Key, Row, Store
+from numerate.train import stack
+from numerate.train.backends import choose
+from numerate.train.specification import Training
+from numerate.train.stack import Run
+from numerate.units import snapped_parameters, sparsity_error
+
+_MEMORY = 2**30  # bytes of state and penalty weights that one group may take
+_MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a call of :func:`train` stands; everything it counts is on disk."""
+
+    finished: int
+    """Runs finished, those of earlier calls included."""
+    total: int
+    solved: int
+    """Of the runs finished in this call: best-validation test error below the threshold."""
+    trained: int
+    """Runs finished in this call."""
+    fraction: float
+    """Share of all steps of this call's runs that are done."""
+    seconds: float
+    label: str
+    backend: str
+
+    @property
+    def remaining(self) -> float | None:
+        """Estimated seconds to go."""
+        return self.seconds * (1 / self.fraction - 1) if self.fraction > 0 else None
+
+
+def train(
+    trainings: Sequence[Training],
+    store: Store,
+    *,
+    experiment: str = "",
+    backend: str = "auto",
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoint_seconds: float = 5.0,
+) -> None:
+    """Train every run that ``store`` does not hold yet and add it there.
+
+    Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
+    interruptions. Killed at any moment, a second call continues at the last checkpoint.
+    """
+    runs = {key: Run(t, key.seed) for t in trainings for key in t.keys()}
+    missing = set(store.missing(runs))
+    groups = [
+        kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})
+    ]
+    report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
+    for group in groups:
+        _Group(group, store, experiment, backend, device, threads).run(report, checkpoint_seconds)
+
+
+def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
+    """Runs of equal form together, at most as many as memory allows."""
+    forms: dict[object, dict[Key, Run]] = {}
+    for key, run in runs.items():
+        forms.setdefault(run.training.form, {})[key] = run
+    for group in forms.values():
+        example = next(iter(group.values())).training
+        count = sum(p.numel() for p in example.build(0).parameters())
+        per_run = 4 * (8 * count + len(example.penalties) * example.evaluate_every)
+        size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
+        items = list(group.items())
+        for i in range(0, len(items), size):
+            yield dict(items[i : i + size])
+
+
+def _work(groups: Sequence[dict[Key, Run]]) -> int:
+    return sum(run.training.steps for group in groups for run in group.values())
+
+
+class _Reporter:
+    """Counts what is on disk and tells the caller."""
+
+    def __init__(self, tell: Callable[[Progress], None] | None, total: int, missing: int, steps: int) -> None:
+        self.tell, self.total, self.steps = tell, total, max(1, steps)
+        self.finished, self.solved, self.trained, self.done_steps = total - missing, 0, 0, 0
+        self.started = time.perf_counter()
+
+    def add_rows(self, rows: Sequence[Row]) -> None:
+        self.finished += len(rows)
+        self.trained += len(rows)
+        self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
+
+    def show(self, label: str, backend: str, partial_steps: int) -> None:
+        if self.tell:
+            fraction = (self.done_steps + partial_steps) / self.steps
+            seconds = time.perf_counter() - self.started
+            self.tell(
+                Progress(self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend)
+            )
+
+
+class _Group:
+    """One stack on its way from the first step to the last."""
+
+    def __init__(
+        self, runs: dict[Key, Run], store: Store, experiment: str, backend: str, device: str, threads: int | None
+    ) -> None:
+        self.keys, self.runs = list(runs), list(runs.values())
+        self.training = self.runs[0].training
+        self.store, self.experiment, self.device = store, experiment, device
+        self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
+        self.step, self.model = stack.make_step(self.training)
+        self.backend, self.loop = _cached_loop(self.training, self.step, backend, device, threads)
+        self.members = stack.members(self.runs)
+        self.splits = {
+            split: (stack.constants(self.runs, split), stack.evaluation_uniforms(self.training, split))
+            for split in ("validation", "test")
+        }
+        self.measure_sparsity = stack.stacked(stack.of_parameters(self.model, sparsity_error))
+        self.snap = stack.stacked(stack.of_parameters(self.model, snapped_parameters))
+
+    @property
+    def label(self) -> str:
+        return " ".join(str(v) for k, v in self.training.labels.items() if k != "range")
+
+    def run(self, report: _Reporter, checkpoint_seconds: float) -> None:
+        started = saved = time.perf_counter()
+        self._restore_or_start()
+        every, steps = self.training.evaluate_every, self.training.steps
+        while True:
+            if self.state.step // every == len(self.curves["validation"]):
+                self._evaluate()
+            if self.state.step == steps:
+                break
+            if time.perf_counter() - saved >= checkpoint_seconds:
+                self._save()
+                saved = time.perf_counter()
+                report.show(self.label, self.backend, self.state.step * len(self.runs))
+            self._train(every)
+        rows = self._rows(time.perf_counter() - started)
+        with self.store.transaction():
+            self.store.add(rows)
+            self.store.drop_checkpoint(self.name)
+        report.add_rows(rows)
+        report.done_steps += steps * len(self.runs)
+        report.show(self.label, self.backend, 0)
+
+    # Training and evaluation
+
+    def _train(self, steps: int) -> None:
+        """To the next evaluation, stopping where members restart."""
+        start, end = self.state.step, self.state.step + steps
+        validation = torch.from_numpy(self.curves["validation"][-1])
+        weights = stack.penalty_weights(self.runs, start, steps, validation)
+        for stop, due in [*self._restarts(start, steps), (end, [])]:
+            if stop > self.state.step:
+                at = self.state.step - start
+                count = stop - self.state.step
+                self.loop.train(self.state, self.members, weights[:, at : at + count].contiguous(), count)
+            if due:
+                self._restart(due, stop)
+
+    def _restarts(self, start: int, steps: int) -> list[tuple[int, list[int]]]:
+        """(step, members that restart there), in order."""
+        if self.training.restart is None:
+            return []
+        curves = np.stack(self.curves["validation"], -1).astype(np.float64)
+        times = [
+            stack.restart_times(run, curves[s], int(self.since[s]), start, steps) for s, run in enumerate(self.runs)
+        ]
+        return [(t, [s for s, own in enumerate(times) if own == t]) for t in sorted({t for t in times if t is not None})]
+
+    def _restart(self, due: list[int], at: int) -> None:
+        self.restarts[due] += 1
+        self.since[due] = at + 1
+        fresh = stack.initial_parameters([self.runs[s] for s in due], self.restarts[due].tolist())
+        for name, value in fresh.items():
+            self.state.parameters[name][due] = value
+
+    def _evaluate(self) -> None:
+        parameters = self.state.parameters
+        validation, test = (self._loss(parameters, split) for split in ("validation", "test"))
+        sparsity = self.measure_sparsity(parameters)
+        assert isinstance(sparsity, Tensor)
+        for name, values in (("validation", validation), ("test", test), ("sparsity", sparsity)):
+            self.curves[name].append(values.cpu().numpy().astype(np.float32))
+        better = ~(validation >= self.best_validation) & ~validation.isnan()
+        self.best_validation = torch.where(better, validation, self.best_validation)
+        for name, value in parameters.items():
+            self.best[name][better] = value[better]
+
+    def _loss(self, parameters: Tensors, split: str) -> Tensor:
+        constants, uniforms = self.splits[split]
+        return self.loop.evaluate(parameters, constants, uniforms)
+
+    # Checkpoints
+
+    def _restore_or_start(self) -> None:
+        count = len(self.runs)
+        found = self.store.load_checkpoint(self.name)
+        if found is None:
+            self.state = State.start(stack.initial_parameters(self.runs))
+            self.curves: dict[str, list[np.ndarray]] = {"validation": [], "test": [], "sparsity": []}
+            self.best = {k: v.clone() for k, v in self.state.parameters.items()}
+            self.best_validation = torch.full((count,), torch.inf)
+            self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
+            return
+        arrays = {name: torch.from_numpy(np.array(value)) for name, value in found.arrays.items()}
+
+        def part(prefix: str) -> Tensors:
+            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+        self.state = State(part("parameters/"), part("first/"), part("second/"), arrays["diverged"], found.meta["step"])
+        self.best, self.best_validation = part("best/"), arrays["best_validation"]
+        self.curves = {name: list(values.numpy()) for name, values in part("curve/").items()}
+        self.restarts, self.since = arrays["restarts"].numpy(), arrays["since"].numpy()
+
+    def _save(self) -> None:
+        groups = {
+            "parameters": self.state.parameters,
+            "first": self.state.first,
+            "second": self.state.second,
+            "best": self.best,
+        }
+        arrays = {f"{group}/{k}": v.numpy() for group, values in groups.items() for k, v in values.items()}
+        arrays |= {f"curve/{name}": np.stack(values) for name, values in self.curves.items()}
+        arrays |= {"diverged": self.state.diverged.numpy(), "best_validation": self.best_validation.numpy()}
+        arrays |= {"restarts": self.restarts, "since": self.since}
+        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "runs": len(self.runs)})
+
+    # Rows
+
+    def _rows(self, seconds: float) -> list[Row]:
+        curves = {name: np.stack(values, -1) for name, values in self.curves.items()}
+        steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
+        scores = self._snapped_scores() | {"best_test": _at_best(curves["test"], curves["validation"])}
+        circumstances = Circumstances.here(self.backend, {"group_seconds": seconds, "group_runs": len(self.runs)}, self.device)
+        rows = []
+        for s, run in enumerate(self.runs):
+            diverged = int(self.state.diverged[s])
+            rows.append(
+                Row(
+                    self.experiment,
+                    run.training.description(),
+                    run.seed,
+                    labels=run.training.labels,
+                    status="finished" if diverged < 0 else "diverged",
+                    stopped_at=None if diverged < 0 else diverged,
+                    reason="" if diverged < 0 else "a parameter is no longer finite",
+                    curves={"steps": steps} | {name: values[s] for name, values in curves.items()},
+                    scores={"threshold": run.training.task.threshold(), "restarts": float(self.restarts[s])}
+                    | {name: float(values[s]) for name, values in scores.items()},
+                    weights={
+                        "final": {k: v[s].numpy() for k, v in self.state.parameters.items()},
+                        "best": {k: v[s].numpy() for k, v in self.best.items()},
+                    },
+                    circumstances=circumstances,
+                )
+            )
+        return rows
+
+    def _snapped_scores(self) -> dict[str, np.ndarray]:
+        """Errors of the best weights, and of the same rounded to the units' discrete values."""
+        snapped = self.snap(self.best)
+        assert isinstance(snapped, dict)
+        parameters = self.best | snapped
+        found = {"best_validation": self._loss(self.best, "validation")}
+        found |= {f"snapped_{split}": self._loss(parameters, split) for split in ("validation", "test")}
+        return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def _at_best(test: np.ndarray, validation: np.ndarray) -> np.ndarray:
+    """Test error at the first best validation point; NaN counts as worst."""
+    place = np.where(np.isnan(validation), np.inf, validation).argmin(-1)
+    place = np.where(np.isnan(validation).all(-1), validation.shape[-1] - 1, place)
+    return np.take_along_axis(test, place[:, None], -1)[:, 0]
+
+
+_loops: dict[object, tuple[str, Loop]] = {}
+
+
+def _cached_loop(training: Training, step: object, backend: str, device: str, threads: int | None) -> tuple[str, Loop]:
+    """Tracing and compiling once per form and process."""
+    key = (training.form, backend, device, threads)
+    if key not in _loops:
+        _loops[key] = choose(step, backend, device, threads)  # type: ignore[arg-type]
+    return _loops[key]
