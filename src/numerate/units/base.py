@@ -124,7 +124,5 @@ def outer_units(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, Unit]
 def snapped_parameters(model: nn.Module) -> dict[str, Tensor]:
     """Values of all parameters of ``model`` that rounding changes, by their full names; a pure function of them."""
     return {
-        prefix + name: value
-        for prefix, unit in outer_units(model)
-        for name, value in unit.snapped_parameters().items()
+        prefix + name: value for prefix, unit in outer_units(model) for name, value in unit.snapped_parameters().items()
     }

@@ -34,7 +34,7 @@ def signs(weight: Tensor) -> Tensor:
 
 
 def saturation(parameter: Tensor, limit: float = 20.0) -> Tensor:
-    r""":math:`\operatorname{mean} \max(\min(\theta, -\theta) + limit, 0)`: zero when all are beyond the limit (iNALU)."""
+    r""":math:`\operatorname{mean} \max(\min(\theta, -\theta) + limit, 0)`: zero when all lie beyond it (iNALU)."""
     return torch.relu(limit - parameter.abs()).mean()
 
 
@@ -106,3 +106,14 @@ class Constant:
 
     def __call__(self, step: Tensor) -> Tensor:
         return torch.full_like(step, self.scale)
+
+
+@dataclass(frozen=True)
+class After:
+    """``scale`` at every step later than ``step``, zero before."""
+
+    scale: float
+    step: int
+
+    def __call__(self, step: Tensor) -> Tensor:
+        return self.scale * (step > self.step).to(step.dtype)

@@ -24,17 +24,21 @@ def _approx() -> Any:
         def _should_evalf(cls, arg: Any) -> int:
             return -1  # keep the mark: sympy would otherwise evaluate a function of a Float at once
 
-        def doit(self, **hints: Any) -> Any:
+        @property
+        def number(self) -> Any:
             return self.args[0]
 
+        def doit(self, **hints: Any) -> Any:
+            return self.number
+
         def _eval_evalf(self, prec: int) -> Any:
-            return self.args[0]._eval_evalf(prec)
+            return self.number._eval_evalf(prec)
 
         def _sympystr(self, printer: Any) -> str:
-            return f"≈{float(self.args[0]):.4g}"
+            return f"≈{float(self.number):.4g}"
 
         def _latex(self, printer: Any, exp: str | None = None) -> str:
-            text = rf"{{\approx}}{float(self.args[0]):.4g}"
+            text = rf"{{\approx}}{float(self.number):.4g}"
             return text if exp is None else rf"\left({text}\right)^{{{exp}}}"
 
     return approx
@@ -48,9 +52,11 @@ def approx(value: float) -> Any:
 
 
 def rounded(value: float, levels: Sequence[float], tolerance: float) -> Any:
-    """The level within ``tolerance`` of ``value`` as an exact sympy number, else ``value`` marked with ≈."""
+    """The level within ``tolerance`` of ``value`` as an exact number, else ``value`` marked with ≈; 0 is exact."""
     import sympy
 
+    if value == 0:
+        return sympy.Integer(0)
     nearest = min(levels, key=lambda level: abs(level - value), default=None)
     if nearest is not None and abs(nearest - value) <= tolerance:
         return sympy.nsimplify(nearest)
@@ -58,11 +64,54 @@ def rounded(value: float, levels: Sequence[float], tolerance: float) -> Any:
 
 
 def rounded_matrix(weight: Tensor, levels: Sequence[float], tolerance: float) -> Any:
-    """:func:`rounded` for every entry; (O, I) tensor -> (O, I) sympy matrix."""
+    """:func:`rounded` for every entry; (O, I) tensor -> (O, I) sympy matrix; a vector or number -> a row."""
     import sympy
 
-    rows = weight.detach().double().cpu().tolist()
+    rows = weight.detach().double().cpu().reshape(-1, weight.shape[-1] if weight.dim() else 1).tolist()
     return sympy.Matrix([[rounded(value, levels, tolerance) for value in row] for row in rows])
+
+
+def sigmoid(value: Any) -> Any:
+    """1 / (1 + exp(-value))."""
+    import sympy
+
+    return 1 / (1 + sympy.exp(-value))
+
+
+def is_negative(value: Any) -> Any:
+    """1 where ``value`` < 0, else 0."""
+    import sympy
+
+    step: Any = sympy.Heaviside
+    return step(-value, 0)
+
+
+def linear(inputs: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """The sum of w x."""
+    import sympy
+
+    return sum((w * x for x, w in zip(inputs, weights)), sympy.Integer(0))
+
+
+def size_powers(inputs: Sequence[Any], exponents: Sequence[Any], eps: Any) -> Any:
+    """The product of (abs(x) + eps)^w."""
+    import sympy
+
+    return sympy.prod([(sympy.Abs(x) + eps) ** w for x, w in zip(inputs, exponents)])
+
+
+def signed_powers(inputs: Sequence[Any], exponents: Sequence[Any], eps: Any) -> Any:
+    """The real part of the product of x^w, abs(x) + eps being the size of x; a whole power is written as it is."""
+    import sympy
+
+    factors, angle = [], sympy.Integer(0)
+    for x, w in zip(inputs, exponents):
+        if w.is_integer and eps == 0:
+            factors.append(x**w)
+        else:
+            factors.append((sympy.Abs(x) + eps) ** w)
+            angle += sympy.pi * w * is_negative(x)
+    return sympy.prod(factors) * sympy.cos(angle)
 
 
 def _names(names: Sequence[str] | None, count: int) -> list[Any]:
@@ -86,7 +135,7 @@ def _expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list
         levels = module.levels
         weights = {
             name: rounded_matrix(weight, levels.get(name, ()), tolerance)
-            for name, weight in module.effective_weights().items()
+            for name, weight in (module.effective_weights() | module.coefficients()).items()
         }
         return list(module.expressions(inputs, weights))
     if isinstance(module, nn.Sequential):
@@ -103,7 +152,8 @@ def _expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list
             for o in range(module.out_features)
         ]
     raise TypeError(
-        f"no formula is known for {type(module).__name__}; allowed are numerate units, nn.Linear and nn.Sequential of them"
+        f"no formula is known for {type(module).__name__}; "
+        "allowed are numerate units, nn.Linear and nn.Sequential of them"
     )
 
 
