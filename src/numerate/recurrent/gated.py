@@ -1,0 +1,106 @@
+"""What the LSTM and the GRU share: blocks of columns for a gate mechanism, its bias vector and its initial values."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numerate.recurrent import init
+from numerate.recurrent.cell import ColumnCell, Form, Parts, empty_parameters, linear
+from numerate.recurrent.gates import Gate, Timescale, gate
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GatedCell(ColumnCell):
+    """A cell whose state moves by ``F * state + I * candidate``, F and I from any :class:`Gate`.
+
+    ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
+    gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or of the ordinary biases
+    (gates without a vector). ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate.
+    ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
+    ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
+    """
+
+    gate: str | Gate = "-"
+    forget_bias: float | None = None
+    timescale: Timescale = None
+    tied: bool | None = None
+    downsize: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.mechanism.check(self.hidden_size, self.timescale)
+
+    @property
+    @abstractmethod
+    def order(self) -> tuple[str, ...]:
+        """Blocks of H columns in order; ``partner`` is left out where the gate has none."""
+
+    @cached_property
+    def mechanism(self) -> Gate:
+        """The gate with this cell's choices filled in."""
+        return gate(self.gate, tied=self.tied, downsize=self.downsize)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, int]:
+        mechanism, size = self.mechanism, self.hidden_size
+        blocks = {name: size for name in self.order if name != "partner" or mechanism.has_partner}
+        if mechanism.master:
+            blocks |= {"master_forget": mechanism.master_size(size), "master_input": mechanism.master_size(size)}
+        return blocks
+
+    @property
+    def form(self) -> Form:
+        return "elementwise" if self.mechanism.elementwise else "reducing"
+
+    @property
+    def has_recurrent_bias(self) -> bool:
+        wanted = self.mechanism.name == "-" if self.recurrent_bias is None else self.recurrent_bias
+        return self.bias and wanted
+
+    def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
+        parts = super().parts(device, dtype)
+        if self.mechanism.bias:
+            parts |= empty_parameters({"gate_bias": (self.mechanism.bias_size(self.hidden_size),)}, device, dtype)
+        return parts
+
+    @torch.no_grad()
+    def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
+        super().reset(p, generator)
+        mechanism = self.mechanism
+        if mechanism.bias:
+            mechanism.reset_bias_(p["gate_bias"], self.timescale, generator)
+        if not self.bias:
+            return
+        forget = self.block(p["bias_ih"], "forget")
+        forget.fill_(mechanism.forget_bias if self.forget_bias is None else self.forget_bias)
+        if self.timescale is not None and not mechanism.bias:
+            init.chrono_(forget, self.timescale, generator=generator)
+            if mechanism.has_partner and not mechanism.refined:
+                self.block(p["bias_ih"], "partner").copy_(-forget)
+
+    def gate_shift(self, p: Parts) -> Tensor | None:
+        """The gate's own vector as a bias of all columns: + on the (master) forget map, - on its partner."""
+        if not self.mechanism.bias:
+            return None
+        b = p["gate_bias"]
+        plus, minus = ("master_forget", "master_input") if self.mechanism.master else ("forget", "partner")
+        shifts = {plus: b, minus: -b}
+        return torch.cat([shifts.get(name, b.new_zeros(width)) for name, width in self.blocks.items()])
+
+    def project(self, x: Tensor, p: Parts) -> Tensor:
+        return linear(x, p["weight_ih"], p.get("bias_ih"), p.get("bias_hh"), self.gate_shift(p))
+
+    def open_gates(self, columns: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Effective forget and input gate from the pre-activations by block."""
+        return self.mechanism(
+            columns["forget"], columns.get("partner"), columns.get("master_forget"), columns.get("master_input")
+        )
+
+    def named(self, columns: Tensor) -> dict[str, Tensor]:
+        """The blocks of (..., columns) by name."""
+        return dict(zip(self.blocks, self.split(columns)))

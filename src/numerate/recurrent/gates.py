@@ -1,0 +1,149 @@
+"""The nine gate mechanisms of Gu et al. (2020): pieces that turn pre-activations into an effective (forget, input) pair.
+
+A cell then does ``state' = F * state + I * candidate``. A gate is data (four choices), so the nine of them combine with
+any cell that has a forget gate.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from numerate.recurrent import init
+
+Timescale = float | Literal["unknown"] | None
+
+
+def cumax(x: Tensor) -> Tensor:
+    """Cumulative sum of the softmax over the last axis: values that rise from near 0 to 1."""
+    return x.softmax(-1).cumsum(-1)
+
+
+def refine(forget: Tensor, refinement: Tensor) -> Tensor:
+    r"""Effective gate :math:`g = r (1 - (1 - f)^2) + (1 - r) f^2 = f (f + 2 r (1 - f))` (eq. 10); any shape."""
+    return forget * (forget + 2 * refinement * (1 - forget))
+
+
+def timescale(forget: Tensor) -> Tensor:
+    """Characteristic number of steps a forget activation remembers: 1 / (1 - f)."""
+    return 1 / (1 - forget)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What one mechanism does; the nine of the paper are in :data:`GATES`.
+
+    ``squash`` turns the forget map into f. The partner map is an input gate, or with ``refined`` a refine gate (then
+    I = 1 - F); it is absent where the cell ties I = 1 - f. ``master`` adds a pair of coarse gates, each entry shared by
+    ``downsize`` neighbouring units. ``bias`` is a trainable vector, added to the forget (or master forget) map and
+    subtracted from its partner, and how it starts. ``forget_bias`` is where the forget map's ordinary bias starts.
+    """
+
+    name: str
+    squash: Literal["sigmoid", "cumax"] = "sigmoid"
+    refined: bool = False
+    master: Literal["sigmoid", "cumax"] | None = None
+    bias: Literal["chrono", "uniform"] | None = None
+    forget_bias: float = 0.0
+    tied: bool = False
+    downsize: int = 16
+
+    @property
+    def has_partner(self) -> bool:
+        """Whether the cell must give a second map beside the forget map."""
+        return not self.tied
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each unit's gate depends on that unit's maps alone."""
+        return self.squash == "sigmoid" and self.master is None
+
+    def master_size(self, size: int) -> int:
+        """Columns of one master gate for ``size`` units; 0 without masters."""
+        return size // self.downsize if self.master else 0
+
+    def bias_size(self, size: int) -> int:
+        """Entries of the gate's own bias vector; 0 without one."""
+        if self.bias is None:
+            return 0
+        return self.master_size(size) if self.master else size
+
+    def check(self, size: int, timescale: Timescale) -> None:
+        """One clear sentence if the gate cannot serve ``size`` units."""
+        if self.master and (self.downsize < 1 or size % self.downsize):
+            raise ValueError(
+                f"gate {self.name!r} shares each master gate among downsize={self.downsize} units, "
+                f"which must divide the hidden size {size}"
+            )
+        if self.tied and (self.refined or self.master):
+            raise ValueError(f"gate {self.name!r} cannot be tied: it needs its second map")
+        if self.bias == "chrono" and timescale is None:
+            raise ValueError(f"gate {self.name!r} needs timescale, the longest dependency of the task in steps")
+
+    def reset_bias_(self, bias: Tensor, timescale: Timescale, generator: torch.Generator | None = None) -> None:
+        """Draw the gate's own vector, in place."""
+        if self.bias == "chrono":
+            assert timescale is not None
+            init.chrono_(bias, timescale, generator=generator)
+        else:
+            init.uniform_gate_(bias, generator=generator)
+
+    def __call__(
+        self,
+        forget: Tensor,
+        partner: Tensor | None = None,
+        master_forget: Tensor | None = None,
+        master_input: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Pre-activations (..., H), those of masters (..., H / downsize) -> effective forget and input gate (..., H)."""
+        f = cumax(forget) if self.squash == "cumax" else forget.sigmoid()
+        if self.refined:
+            assert partner is not None
+            g = refine(f, partner.sigmoid())
+            return g, 1 - g
+        if partner is None:
+            i = 1 - f
+        else:
+            i = 1 - cumax(partner) if self.squash == "cumax" else partner.sigmoid()
+        if self.master is None:
+            return f, i
+        assert master_forget is not None
+        assert master_input is not None
+        if self.master == "cumax":
+            master_f, master_i = self.spread(cumax(master_forget)), self.spread(1 - cumax(master_input))
+        else:
+            master_f, master_i = self.spread(master_forget.sigmoid()), self.spread(master_input.sigmoid())
+        overlap = master_f * master_i
+        return f * overlap + (master_f - overlap), i * overlap + (master_i - overlap)
+
+    def spread(self, coarse: Tensor) -> Tensor:
+        """Each entry repeated for its ``downsize`` neighbouring units; (..., n) -> (..., n * downsize)."""
+        return coarse.unsqueeze(-1).expand(*coarse.shape, self.downsize).flatten(-2)
+
+
+GATES: dict[str, Gate] = {
+    gate.name: gate
+    for gate in (
+        Gate("-", forget_bias=1.0),
+        Gate("C", bias="chrono"),
+        Gate("O", squash="cumax"),
+        Gate("U", bias="uniform"),
+        Gate("R", refined=True, forget_bias=1.0),
+        Gate("OM", master="cumax"),
+        Gate("OR", squash="cumax", refined=True),
+        Gate("UM", master="sigmoid", bias="uniform"),
+        Gate("UR", refined=True, bias="uniform"),
+    )
+}
+"""The paper's names without the dash: ``-`` standard, C chrono, O ordered (cumax), U uniform, R refine, M master."""
+
+
+def gate(kind: str | Gate, *, tied: bool | None = None, downsize: int | None = None) -> Gate:
+    """The gate of that name, with the cell's choices filled in; a :class:`Gate` of one's own passes through."""
+    if isinstance(kind, str):
+        if kind not in GATES:
+            raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
+        kind = GATES[kind]
+    changes = {"tied": tied, "downsize": downsize}
+    return replace(kind, **{name: value for name, value in changes.items() if value is not None})

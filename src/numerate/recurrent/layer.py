@@ -1,0 +1,267 @@
+"""The module around the loop: layers, directions, dropout, packed sequences, called like ``torch.nn.LSTM``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from numerate.recurrent.cell import Cell, Parts, State
+from numerate.recurrent.gates import timescale
+from numerate.recurrent.unroll import Observer, unroll
+from numerate.units.base import positive
+
+
+class LayerOptions(TypedDict, total=False):
+    """Keywords that every recurrent layer takes beside those of its cell; see :class:`Recurrent`."""
+
+    batch_first: bool
+    bidirectional: bool
+    dropout: float
+    zoneout: float | Sequence[float]
+    weight_dropout: float
+    device: Any
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a run let one see: ``activations[k][name]`` is (T, B, ...) for direction k of layer k // directions."""
+
+    output: Tensor
+    state: State
+    activations: list[dict[str, Tensor]]
+
+    def timescales(self, k: int = -1) -> Tensor:
+        """1 / (1 - forget activation), (T, B, H), for layer (and direction) ``k``; default the last one."""
+        if "forget" not in self.activations[k]:
+            raise ValueError(f"this cell has no forget gate; it shows {sorted(self.activations[k]) or 'nothing'}")
+        return timescale(self.activations[k]["forget"])
+
+
+def rate(name: str, value: float) -> float:
+    """``value`` if it is a probability below 1, else one clear sentence."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
+    return value
+
+
+class Recurrent(nn.Module):
+    """Unroll any cell along time: x (T, B, I) -> output (T, B, O), state.
+
+    ``state``, in and out, is always a tuple with one tensor (layers * directions, B, ...) for each entry of the cell's
+    state: (h, c) for an LSTM, (h,) for a GRU. x may be (T, I), with a state without B; (B, T, I) with ``batch_first``;
+    or a PackedSequence, and then the output is one too. ``dropout`` acts between layers. ``zoneout`` keeps entries of
+    the state with this rate, one for each entry or one for all. ``weight_dropout`` drops recurrent weights, one mask
+    per call (DropConnect). Parameters have torch's names: ``weight_ih_l0``, ``weight_hh_l1_reverse``.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        weight_dropout: float = 0.0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_layers = positive("num_layers", num_layers)
+        self.batch_first, self.bidirectional = batch_first, bidirectional
+        self.dropout = rate("dropout", dropout)
+        self.weight_dropout = rate("weight_dropout", weight_dropout)
+        self.directions = ("", "_reverse") if bidirectional else ("",)
+        above = cell.output_size * len(self.directions)
+        self.cells = (cell, *[cell.with_input_size(above)] * (num_layers - 1))
+        rates = [zoneout] * len(cell.state_shapes) if isinstance(zoneout, (int, float)) else list(zoneout)
+        self.zoneout = tuple(rate("zoneout", value) for value in rates)
+        if len(self.zoneout) != len(cell.state_shapes):
+            raise ValueError(
+                f"zoneout must give one rate or {len(cell.state_shapes)}, one for each entry of the state, got {zoneout!r}"
+            )
+        if any(self.zoneout) and not cell.output_is_state:
+            raise ValueError(f"zoneout is not defined for {type(cell).__name__}: its output is not part of its state")
+        self.part_names: list[tuple[str, ...]] = []
+        for layer, layer_cell in enumerate(self.cells):
+            for suffix in self.directions:
+                parts = layer_cell.parts(device, dtype)
+                self.part_names.append(tuple(parts))
+                for name, part in parts.items():
+                    setattr(self, f"{name}_l{layer}{suffix}", part)
+        self.reset_parameters()
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the first layer."""
+        return self.cells[0]
+
+    @property
+    def input_size(self) -> int:
+        return self.cell.input_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self.cell.hidden_size
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output: those of the cell, twice that with two directions."""
+        return self.cell.output_size * len(self.directions)
+
+    def parts(self, layer: int = 0, reverse: bool = False) -> Parts:
+        """The parameters of one layer and direction, by the names the cell gave them."""
+        suffix = self.directions[int(reverse)]
+        names = self.part_names[layer * len(self.directions) + int(reverse)]
+        return {name: getattr(self, f"{name}_l{layer}{suffix}") for name in names}
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw all parameters anew, as the cell's docstring says."""
+        for layer, cell in enumerate(self.cells):
+            for reverse in range(len(self.directions)):
+                cell.reset(self.parts(layer, bool(reverse)), generator)
+
+    def forward(self, x: Any, hx: State | Tensor | None = None) -> tuple[Any, State]:
+        """x: (T, B, I), (T, I), (B, T, I) or packed; hx: state or None for the cell's own -> output, state."""
+        return self._run(x, hx, None)
+
+    def inspect(self, x: Any, hx: State | Tensor | None = None) -> Inspection:
+        """As a call, but also gather what each step lets one see: gate activations, memories (not for packed x)."""
+        if isinstance(x, PackedSequence):
+            raise ValueError("inspect takes a tensor, not a PackedSequence: run the sequences one by one")
+        seen: list[list[dict[str, Tensor]]] = [[] for _ in self.part_names]
+        output, state = self._run(x, hx, seen)
+        for k in range(1, len(seen), len(self.directions)) if self.bidirectional else ():
+            seen[k].reverse()
+        return Inspection(output, state, [{n: torch.stack([s[n] for s in run]) for n in run[0]} for run in seen])
+
+    def _run(self, x: Any, hx: State | Tensor | None, seen: list[list[dict[str, Tensor]]] | None) -> tuple[Any, State]:
+        packed = x if isinstance(x, PackedSequence) else None
+        data: Tensor = x.data if packed is not None else x
+        self._check_input(data, packed is not None)
+        single = packed is None and data.dim() == 2
+        if single:
+            data = data.unsqueeze(1)
+        elif packed is None and self.batch_first:
+            data = data.transpose(0, 1)
+        sizes = None if packed is None else packed.batch_sizes.tolist()
+        batch = data.shape[1] if sizes is None else sizes[0]
+        start = self._initial_state(data, batch, hx, single, None if packed is None else packed.sorted_indices)
+        final: list[State] = []
+        for layer, cell in enumerate(self.cells):
+            if layer and self.dropout:
+                data = F.dropout(data, self.dropout, self.training)
+            outputs = []
+            for reverse in range(len(self.directions)):
+                k = len(final)
+                observer: Observer | None = None if seen is None else seen[k].append
+                output, state = unroll(
+                    cell,
+                    self._dropped(self.parts(layer, bool(reverse))),
+                    data,
+                    start[k],
+                    sizes=sizes,
+                    reverse=bool(reverse),
+                    zoneout=self.zoneout,
+                    training=self.training,
+                    observer=observer,
+                )
+                outputs.append(output)
+                final.append(state)
+            data = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+        state = tuple(torch.stack(entries) for entries in zip(*final))
+        if single:
+            return data.squeeze(1), tuple(entry.squeeze(1) for entry in state)
+        if packed is None:
+            return (data.transpose(0, 1) if self.batch_first else data), state
+        if packed.unsorted_indices is not None:
+            state = tuple(entry.index_select(1, packed.unsorted_indices) for entry in state)
+        return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), state
+
+    def _dropped(self, p: Parts) -> Parts:
+        if not self.weight_dropout or not self.training:
+            return p
+        return {**p, "weight_hh": F.dropout(p["weight_hh"], self.weight_dropout)}
+
+    def _check_input(self, x: Tensor, packed: bool) -> None:
+        name, size = type(self).__name__, self.input_size
+        wanted = f"(B, T, {size})" if self.batch_first else f"(T, B, {size})"
+        if not packed and x.dim() not in (2, 3):
+            raise ValueError(f"{name} expects an input of shape {wanted} or (T, {size}), got {tuple(x.shape)}")
+        if x.shape[-1] != size:
+            raise ValueError(
+                f"{name} expects {size} features in the last dimension, got an input of shape {tuple(x.shape)}"
+            )
+
+    def _initial_state(
+        self, like: Tensor, batch: int, hx: State | Tensor | None, single: bool, order: Tensor | None
+    ) -> list[State]:
+        """The state before the first step, for each layer and direction."""
+        if hx is None:
+            return [self.cell.initial_state(batch, like)] * len(self.part_names)
+        entries = (hx,) if isinstance(hx, Tensor) else tuple(hx)
+        shapes, name = self.cell.state_shapes, type(self).__name__
+        if len(entries) != len(shapes):
+            raise ValueError(f"{name} expects a state of {len(shapes)} tensors, got {len(entries)}")
+        if single:
+            entries = tuple(entry.unsqueeze(1) for entry in entries)
+        for index, (entry, shape) in enumerate(zip(entries, shapes)):
+            wanted = (len(self.part_names), batch, *shape)
+            if tuple(entry.shape) != wanted:
+                got = (entry.shape[0], *entry.shape[2:]) if single else tuple(entry.shape)
+                wanted = (wanted[0], *shape) if single else wanted
+                raise ValueError(f"{name} expects entry {index} of the state in shape {wanted}, got {got}")
+        if order is not None:
+            entries = tuple(entry.index_select(1, order) for entry in entries)
+        return list(zip(*(entry.unbind(0) for entry in entries)))
+
+    def extra_repr(self) -> str:
+        values = {"num_layers": self.num_layers if self.num_layers > 1 else None}
+        values |= {name: getattr(self, name) for name in ("batch_first", "bidirectional", "dropout", "weight_dropout")}
+        values["zoneout"] = self.zoneout if any(self.zoneout) else None
+        return ", ".join([repr(self.cell), *(f"{name}={value}" for name, value in values.items() if value)])
+
+
+class Step(nn.Module):
+    """One step of any cell: ``output, state = step(x, state)``; x (B, I) or (I,), state None or a tuple."""
+
+    def __init__(self, cell: Cell, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.cell = cell
+        parts = cell.parts(device, dtype)
+        self.part_names = tuple(parts)
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.reset_parameters()
+
+    def parts(self) -> Parts:
+        """The parameters by the names the cell gave them."""
+        return {name: getattr(self, name) for name in self.part_names}
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw all parameters anew, as the cell's docstring says."""
+        self.cell.reset(self.parts(), generator)
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        cell, p = self.cell, self.parts()
+        if x.dim() not in (1, 2) or x.shape[-1] != cell.input_size:
+            size = cell.input_size
+            raise ValueError(
+                f"{type(cell).__name__} expects an input of shape (B, {size}) or ({size},), got {tuple(x.shape)}"
+            )
+        if x.dim() == 1:
+            state = None if state is None else tuple(entry.unsqueeze(0) for entry in state)
+            output, state = self(x.unsqueeze(0), state)
+            return output.squeeze(0), tuple(entry.squeeze(0) for entry in state)
+        if state is None:
+            state = cell.initial_state(x.shape[0], x)
+        return cell.step(cell.project(x, p), state, cell.prepare(p))
+
+    def extra_repr(self) -> str:
+        return repr(self.cell)

@@ -1,0 +1,44 @@
+"""Long short-term memory (Hochreiter & Schmidhuber, 1997) with any of the nine gates."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from numerate.recurrent.cell import Parts, State
+from numerate.recurrent.gated import GatedCell
+
+
+def lstm(forget: Tensor, inlet: Tensor, candidate: Tensor, outlet: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    r"""One step from effective gates F, I: :math:`c' = F c + I \tanh(g)`, :math:`h' = \sigma(o) \tanh(c')`.
+
+    All (..., H) -> h', c': (..., H).
+    """
+    c = forget * c + inlet * candidate.tanh()
+    return outlet.sigmoid() * c.tanh(), c
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LSTMCell(GatedCell):
+    """LSTM; state (h, c); columns i, f, g, o as in torch, then the two master gates where the gate has them.
+
+    With a refine gate the block i holds the refinement; with a tied gate it is absent.
+    """
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return "partner", "forget", "candidate", "output"
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.hidden_size,), (self.hidden_size,)
+
+    def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
+        columns = self.named(gx + gh)
+        f, i = self.open_gates(columns)
+        return lstm(f, i, columns["candidate"], columns["output"], state[1])
+
+    def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
+        columns = self.named(gx + F.linear(state[0], p["recurrent_weight"]))
+        f, i = self.open_gates(columns)
+        return {"forget": f, "input": i, "output": columns["output"].sigmoid()}
