@@ -30,14 +30,16 @@ class _FromStream(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _REFUSED and not (func is torch.nn.functional.dropout and not kwargs.get("training", True)):
             raise UnsupportedRandomness(
-                f"{func.__name__} inside a module cannot be keyed by seed and step; draw with torch.rand or torch.rand_like"
+                f"{func.__name__} inside a module cannot be keyed by seed and step; "
+                "draw with torch.rand or torch.rand_like"
             )
         if func not in _SOURCES:
             return func(*args, **kwargs)
         shape = args[0].shape if func is torch.rand_like else torch.Size(_size(args, kwargs))
         if not shape or shape[0] != self.rows:
             raise UnsupportedRandomness(
-                f"torch.rand inside a module must draw per example, with the batch as first dimension; got {tuple(shape)}"
+                "torch.rand inside a module must draw per example, with the batch as first dimension; "
+                f"got {tuple(shape)}"
             )
         count = shape[1:].numel()
         if self.noise is None:  # only counting
@@ -68,7 +70,7 @@ def functional(module: nn.Module, *, training: bool) -> Callable[..., Tensor]:
 
 
 def noise_per_example(module: nn.Module, inputs: int) -> int:
-    """How many uniform numbers ``module`` draws per example in training mode; nothing of the global generator is used."""
+    """How many uniform numbers ``module`` draws per example in training; the global generator stays as it was."""
     training = module.training
     module.train(True)
     counter = _FromStream(None, 3)

@@ -4,13 +4,15 @@ Any module that ``torch.func`` can differentiate runs here, on CPU or CUDA. Memb
 fixed size (the last one padded), so a member's bits do not depend on how many others there are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import functionalize, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from numerate.loops import native
 from numerate.loops.step import (
@@ -19,11 +21,11 @@ from numerate.loops.step import (
     Step,
     Tensors,
     adam,
-    batch_uniforms,
     clipped,
     corrections,
     total_loss,
 )
+from numerate.streams import Domain, uniform
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
 _STEPS = 64  # random numbers are drawn for this many steps at once
@@ -38,7 +40,7 @@ def block_size(step: Step, device: torch.device) -> int:
 
 
 class Stacked:
-    """One vmapped step for a block of members; ``compiled=True`` passes it through ``torch.compile`` (slow to start)."""
+    """One vmapped step for a block of members; ``compiled=True`` uses ``torch.compile``, slow to start."""
 
     def __init__(self, step: Step, device: torch.device | str = "cpu", *, compiled: bool = False) -> None:
         self.step, self.device, self.compiled = step, torch.device(device), compiled
@@ -47,6 +49,10 @@ class Stacked:
         self._loss = vmap(self._evaluate_one, in_dims=(0, 0, None))
 
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        with _one_thread():
+            self._train(state, members, weights, steps)
+
+    def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps).to(self.device)
         for index in _blocks(len(members), self.block):
             part, who = _to(state.take(index), self.device), _members_to(members.take(index), self.device)
@@ -64,12 +70,16 @@ class Stacked:
 
     @torch.no_grad()
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        with _one_thread():
+            return self._evaluate(parameters, constants, uniforms)
+
+    def _evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         count = len(next(iter(parameters.values())))
         losses = []
         # as many members at once as keep the largest tensor near 2**22 numbers; fixed by the step and n alone
         block = max(1, 2**22 // max(1, uniforms.shape[0] * max(self.step.draws, self._widest())))
         for index in _blocks(count, block):
-            chosen = ({k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants))
+            chosen = [{k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants)]
             losses.append(self._loss(*chosen, uniforms.to(self.device))[: _unpadded(index, count)])
         return torch.cat(losses).to(next(iter(parameters.values())).device)
 
@@ -86,7 +96,7 @@ class Stacked:
         carried = (state.parameters, state.first, state.second, state.diverged)
         for first in range(0, steps, _STEPS):
             count = min(_STEPS, steps - first)
-            uniforms, noise = self._uniforms(members.seeds, state.step + first, count)
+            uniforms, noise = _drawn(self.step, members.seeds, state.step + first, count)
             for i in range(count):
                 t = first + i
                 now = torch.full((), state.step + t, dtype=torch.int64, device=self.device)
@@ -95,19 +105,38 @@ class Stacked:
                 carried = self._compiled_advance(arguments)(*arguments)
         state.parameters, state.first, state.second, state.diverged = carried
 
-    def _uniforms(self, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
-        """(count, block, batch, draws) and the same for the noise, by native code where there is a compiler."""
-        return native.batch_uniforms(self.step, seeds, start, count) if False else _drawn(self.step, seeds, start, count)
-
     def _compiled_advance(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         if self._advance is None:
-            stacked = vmap(self._advance_one, in_dims=(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None))
-            self._advance = make_fx(functionalize(stacked), tracing_mode="real")(*arguments)
-            self._advance.graph.eliminate_dead_code()
-            self._advance.recompile()
-            if self.compiled:
-                self._advance = torch.compile(self._advance, dynamic=False)
+            self._advance = self._traced(arguments)
         return self._advance
+
+    def _traced(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """The vmapped step as a flat graph of tensor operations: no autograd and no vmap at run time."""
+        shared = {len(arguments) - 2, len(arguments) - 1}  # correction and now
+        dims = tuple(None if i in shared or value is None else 0 for i, value in enumerate(arguments))
+        stacked = vmap(self._advance_one, in_dims=dims)
+        leaves, shape = tree_flatten(arguments)
+        kept = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        out_shape: list[Any] = []
+
+        def flat(*tensors: Tensor) -> list[Tensor]:
+            filled = list(leaves)
+            for i, tensor in zip(kept, tensors):
+                filled[i] = tensor
+            out, spec = tree_flatten(stacked(*tree_unflatten(filled, shape)))
+            out_shape[:] = [spec]
+            return out
+
+        graph = make_fx(functionalize(flat), tracing_mode="real")(*(leaves[i] for i in kept))
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+        run = torch.compile(graph, dynamic=False) if self.compiled else graph
+
+        def advance(*arguments: Any) -> Any:
+            leaves = tree_flatten(arguments)[0]
+            return tree_unflatten(list(run(*(leaves[i] for i in kept))), out_shape[0])
+
+        return advance
 
     def _advance_one(
         self,
@@ -133,9 +162,28 @@ class Stacked:
 
 
 def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
-    pairs = [batch_uniforms(step, seeds, start + i) for i in range(count)]
-    noise = None if pairs[0][1] is None else torch.stack([p[1] for p in pairs if p[1] is not None])
-    return torch.stack([p[0] for p in pairs]), noise
+    """Numbers of ``count`` steps, (count, S, batch, draws) and (count, S, batch, noise); native where it can be."""
+
+    def table(domain: Domain, width: int) -> Tensor:
+        size = step.batch * width
+        if seeds.device.type == "cpu" and native.available():
+            flat = native.philox_uniform(seeds, domain, start, count, size)
+        else:
+            flat = torch.stack([uniform(seeds, domain, start + i, size) for i in range(count)])
+        return flat.unflatten(-1, (step.batch, width))
+
+    return table(Domain.TRAIN, step.draws), table(Domain.NOISE, step.noise) if step.noise else None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The operations are too small to share among cores, and one thread keeps the order of every sum fixed."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _blocks(count: int, block: int) -> list[Tensor]:
@@ -148,8 +196,11 @@ def _unpadded(index: Tensor, count: int) -> int:
 
 
 def _to(state: State, device: torch.device) -> State:
-    groups = ({k: v.to(device) for k, v in g.items()} for g in (state.parameters, state.first, state.second))
-    return State(*groups, state.diverged.to(device), state.step)
+    def moved(group: Tensors) -> Tensors:
+        return {k: v.to(device) for k, v in group.items()}
+
+    diverged = state.diverged.to(device)
+    return State(moved(state.parameters), moved(state.first), moved(state.second), diverged, state.step)
 
 
 def _members_to(members: Members, device: torch.device) -> Members:

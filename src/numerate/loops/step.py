@@ -26,8 +26,8 @@ def squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 class Step:
     """What one member does in one step; every function sees one member and is free of side effects.
 
-    Loss = mean over the batch of ``loss(model(parameters, x, noise), y)`` + sum over k of weight_k(t) * penalty_k(parameters);
-    then Adam, then the bounds.
+    Loss = mean over the batch of ``loss(model(parameters, x, noise), y)``
+    + sum over k of weight_k(t) * penalty_k(parameters); then Adam, then the bounds.
     """
 
     parameters: Mapping[str, torch.Size]
@@ -106,7 +106,11 @@ class State:
 
     def take(self, index: Tensor) -> "State":
         """The members at ``index``, in that order (copies)."""
-        groups = ({k: v[index] for k, v in group.items()} for group in (self.parameters, self.first, self.second))
+
+        def chosen(group: Tensors) -> Tensors:
+            return {k: v[index] for k, v in group.items()}
+
+        groups = chosen(self.parameters), chosen(self.first), chosen(self.second)
         return State(*groups, self.diverged[index], self.step)
 
 
@@ -171,7 +175,7 @@ def corrections(step: Step, start: int, steps: int) -> Tensor:
 
 
 def batch_uniforms(step: Step, seeds: Tensor, t: int) -> tuple[Tensor, Tensor | None]:
-    """The numbers of training step ``t``: examples (..., batch, draws) and the model's own noise (..., batch, noise)."""
+    """The numbers of training step ``t``: examples (..., batch, draws) and the model's noise (..., batch, noise)."""
     data = uniform(seeds, Domain.TRAIN, t, step.batch * step.draws).unflatten(-1, (step.batch, step.draws))
     if not step.noise:
         return data, None

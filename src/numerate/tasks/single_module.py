@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from numerate.streams import Domain, words
-from numerate.tasks.task import OPERATIONS, Range, Split, check_range, is_union, range_constants, range_moments, spread
+from numerate.tasks.task import OPERATIONS, Range, Split, check_range, is_union, range_constants, size_moments, spread
 
 PRIMER_RANGES: dict[tuple[float, float], Range] = {
     (-20.0, -10.0): (-40.0, -20.0),
@@ -83,9 +83,7 @@ class SingleModule:
 
     def threshold(self) -> float:
         """Expected squared error on the test range when weights 1 are 1 - ε and weights 0 are ε; closed form."""
-        spans = self.test_range if is_union(self.test_range) else (self.test_range,)
-        size = tuple(sorted((abs(a), abs(b))) for a, b in spans)  # type: ignore[misc]
-        mean, square, inverse_square = range_moments(size if len(size) > 1 else size[0])  # type: ignore[arg-type]
+        mean, square, inverse_square = size_moments(self.test_range)
         n, ε = self.inputs, self.epsilon
         if self.operation in ("add", "sub"):
             return ε**2 * ((n * mean) ** 2 + n * (square - mean**2))

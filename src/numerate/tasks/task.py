@@ -55,28 +55,30 @@ class Task(Protocol):
         ...
 
 
+def intervals(span: Range) -> tuple[Interval, ...]:
+    """The one or two intervals that ``span`` consists of."""
+    parts = span if isinstance(span[0], Sequence) else (span,)
+    return tuple((float(part[0]), float(part[1])) for part in parts)  # type: ignore[index]
+
+
 def is_union(span: Range) -> bool:
-    return isinstance(span[0], Sequence)
+    return len(intervals(span)) == 2
 
 
 def check_range(name: str, span: Range) -> None:
     """One clear sentence unless ``span`` is [low, high) or two such of equal width."""
-    parts = span if is_union(span) else (span,)
-    if not all(len(part) == 2 and part[0] < part[1] for part in parts):
+    if not all(low < high for low, high in intervals(span)):
         raise ValueError(f"{name} must be (low, high) with low < high, or two such intervals, got {span!r}")
-    if len({round(high - low, 9) for low, high in parts}) != 1:
+    if len({round(high - low, 9) for low, high in intervals(span)}) != 1:
         raise ValueError(f"the two intervals of {name} must be equally wide, got {span!r}")
 
 
 def range_constants(span: Range) -> dict[str, Tensor]:
     """``low``, ``width`` and ``jump`` such that :func:`spread` of a uniform number is uniform on ``span``."""
-    if is_union(span):
-        (a, b), (c, d) = span  # type: ignore[misc]
-        values = {"low": a, "width": (b - a) + (d - c), "jump": c - b}
-    else:
-        a, b = span
-        values = {"low": a, "width": b - a, "jump": 0.0}  # type: ignore[operator]
-    return {k: torch.tensor(v, dtype=torch.float32) for k, v in values.items()}
+    parts = intervals(span)
+    width = sum(high - low for low, high in parts)
+    jump = parts[-1][0] - parts[0][1] if len(parts) == 2 else 0.0
+    return {k: torch.tensor(v) for k, v in (("low", parts[0][0]), ("width", width), ("jump", jump))}
 
 
 def spread(uniforms: Tensor, constants: dict[str, Tensor], union: bool) -> Tensor:
@@ -85,10 +87,10 @@ def spread(uniforms: Tensor, constants: dict[str, Tensor], union: bool) -> Tenso
     return x + constants["jump"] * (uniforms >= 0.5) if union else x
 
 
-def range_moments(span: Range) -> tuple[float, float, float]:
-    """E x, E x**2 and E x**-2 of a uniform number on ``span``; the last is inf if the range touches zero."""
-    parts = list(span) if is_union(span) else [span]
-    mean = sum((a + b) / 2 for a, b in parts) / len(parts)  # type: ignore[misc]
-    square = sum((a * a + a * b + b * b) / 3 for a, b in parts) / len(parts)  # type: ignore[misc]
-    inverse = sum(1 / (a * b) if a * b > 0 else float("inf") for a, b in parts) / len(parts)  # type: ignore[misc]
-    return mean, square, inverse
+def size_moments(span: Range) -> tuple[float, float, float]:
+    """E |x|, E x**2 and E x**-2 of a uniform number on ``span``, no part of which may cross zero; inf if it touches it."""
+    parts = [sorted((abs(low), abs(high))) for low, high in intervals(span)]
+    mean = sum((a + b) / 2 for a, b in parts) / len(parts)
+    square = sum((a * a + a * b + b * b) / 3 for a, b in parts) / len(parts)
+    inverse_square = sum(1 / (a * b) if a > 0 else float("inf") for a, b in parts) / len(parts)
+    return mean, square, inverse_square

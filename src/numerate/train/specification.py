@@ -86,7 +86,7 @@ class Training:
         """The configuration as plain data, without seeds and labels; what its hash is taken of."""
         return {f.name: describe(getattr(self, f.name)) for f in fields(self) if f.name not in ("seeds", "labels")}
 
-    def keys(self) -> list[Key]:
+    def run_keys(self) -> list[Key]:
         """One key per run: hash of the configuration, and seed."""
         config = config_hash(self.description())
         return [Key(config, seed) for seed in self.seeds]
@@ -115,7 +115,11 @@ def describe(value: Any) -> Any:
         return str(value)
     if isinstance(value, functools.partial):
         arguments = {"arguments": [describe(a) for a in value.args]} if value.args else {}
-        return {"call": describe(value.func), **arguments, **{k: describe(v) for k, v in sorted(value.keywords.items())}}
+        return {
+            "call": describe(value.func),
+            **arguments,
+            **{k: describe(v) for k, v in sorted(value.keywords.items())},
+        }
     if is_dataclass(value) and not isinstance(value, type):
         return {"call": _path(type(value)), **{f.name: describe(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, Mapping):

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
 from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, Step, Tensors
@@ -35,7 +36,10 @@ class _Apply(nn.Module):
         return self.function(self.model)
 
 
-def of_parameters(model: nn.Module, function: Callable[[nn.Module], Tensor]) -> Callable[[Tensors], Tensor]:
+T = TypeVar("T", Tensor, Tensors)
+
+
+def of_parameters(model: nn.Module, function: Callable[[nn.Module], T]) -> Callable[[Tensors], T]:
     """``function(model)`` as a pure function of the model's parameters."""
     wrapped = _Apply(model, function)
     return lambda parameters: functional_call(wrapped, {f"model.{k}": v for k, v in parameters.items()}, ())
@@ -140,8 +144,3 @@ def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: in
     spread = (upto(squares, times + 1) - upto(squares, middle)) / newer_count - newer**2
     due = (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
     return int(times[due.argmax()]) if due.any() else None
-
-
-def stacked(function: Callable[[Tensors], Tensor | Tensors]) -> Callable[[Tensors], Tensor | Tensors]:
-    """``function`` of one member's parameters for a whole stack."""
-    return vmap(function)

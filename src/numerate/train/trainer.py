@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from numerate.loops.step import Loop, State, Tensors
 from numerate.results import Circumstances, Key, Row, Store
@@ -60,11 +61,9 @@ def train(
     Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
     interruptions. Killed at any moment, a second call continues at the last checkpoint.
     """
-    runs = {key: Run(t, key.seed) for t in trainings for key in t.keys()}
+    runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
     missing = set(store.missing(runs))
-    groups = [
-        kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})
-    ]
+    groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
     for group in groups:
         _Group(group, store, experiment, backend, device, threads).run(report, checkpoint_seconds)
@@ -106,9 +105,7 @@ class _Reporter:
         if self.tell:
             fraction = (self.done_steps + partial_steps) / self.steps
             seconds = time.perf_counter() - self.started
-            self.tell(
-                Progress(self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend)
-            )
+            self.tell(Progress(self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend))
 
 
 class _Group:
@@ -128,8 +125,8 @@ class _Group:
             split: (stack.constants(self.runs, split), stack.evaluation_uniforms(self.training, split))
             for split in ("validation", "test")
         }
-        self.measure_sparsity = stack.stacked(stack.of_parameters(self.model, sparsity_error))
-        self.snap = stack.stacked(stack.of_parameters(self.model, snapped_parameters))
+        self.measure_sparsity = vmap(stack.of_parameters(self.model, sparsity_error))
+        self.snap = vmap(stack.of_parameters(self.model, snapped_parameters))
 
     @property
     def label(self) -> str:
@@ -180,7 +177,9 @@ class _Group:
         times = [
             stack.restart_times(run, curves[s], int(self.since[s]), start, steps) for s, run in enumerate(self.runs)
         ]
-        return [(t, [s for s, own in enumerate(times) if own == t]) for t in sorted({t for t in times if t is not None})]
+        return [
+            (t, [s for s, own in enumerate(times) if own == t]) for t in sorted({t for t in times if t is not None})
+        ]
 
     def _restart(self, due: list[int], at: int) -> None:
         self.restarts[due] += 1
@@ -246,7 +245,9 @@ class _Group:
         curves = {name: np.stack(values, -1) for name, values in self.curves.items()}
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         scores = self._snapped_scores() | {"best_test": _at_best(curves["test"], curves["validation"])}
-        circumstances = Circumstances.here(self.backend, {"group_seconds": seconds, "group_runs": len(self.runs)}, self.device)
+        circumstances = Circumstances.here(
+            self.backend, {"group_seconds": seconds, "group_runs": len(self.runs)}, self.device
+        )
         rows = []
         for s, run in enumerate(self.runs):
             diverged = int(self.state.diverged[s])
