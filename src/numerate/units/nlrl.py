@@ -1,0 +1,136 @@
+"""Neural Logic Rule Layer (Reimann & Schwung, 2019), as the Primer (Mistry et al., 2022) defines it."""
+
+from collections.abc import Mapping, Sequence
+from math import prod, sqrt
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units.base import Unit, one_of, snap
+
+SATURATED = 1000.0  # a sigmoid at +-1000 is exactly 1 or 0 in every floating type
+
+
+def conjunction(literal: Tensor, weight: Tensor, eps: float) -> Tensor:
+    r"""AND of the chosen literals: :math:`\exp \sum_i A_{oi} \log(|\hat x_{oi}| + \epsilon)`.
+
+    literal: (..., O, I), weight: (O, I) -> (..., O). Primer, eq. 28.
+    """
+    return (weight * (literal.abs() + eps).log()).sum(-1).exp()
+
+
+def disjunction(literal: Tensor, weight: Tensor) -> Tensor:
+    r"""OR of the chosen literals: :math:`1 - \prod_i (1 - A_{oi} \hat x_{oi})`.
+
+    literal: (..., O, I), weight: (O, I) -> (..., O). Primer, eq. 27, whose Kronecker product multiplies out to this.
+    """
+    return 1 - (1 - weight * literal).prod(-1)
+
+
+def nlrl(x: Tensor, weight: Tensor, negation: Tensor, output: Tensor, *, form: str, gate: str, eps: float) -> Tensor:
+    r"""Literals, AND or OR of the chosen ones, output gate; ``negation`` and ``output`` are gate values in [0, 1].
+
+    x: (..., I); weight, negation: (O, I); output: (O,) -> (..., O). Primer, eqs. 26 to 29.
+    """
+    x = x.unsqueeze(-2)
+    literal = (1 - negation) * x + negation * (1 - x)
+    if form == "full":
+        low, high = conjunction(literal, weight, eps), disjunction(literal, weight)
+        if gate == "words":
+            low, high = high, low
+    else:
+        low = conjunction(literal, weight, eps) if form == "and" else disjunction(literal, weight)
+        high = 1 - low
+    return (1 - output) * low + output * high
+
+
+class NLRL(Unit):
+    r"""Boolean rules: each output is the AND or the OR of the inputs it chooses, each of them plain or negated.
+
+    .. math::
+        \hat x_{oi} &= (1 - n_{oi})\,x_i + n_{oi}\,(1 - x_i), \quad n = \sigma(G^{NEG}) \\
+        z^{AND}_o &= \exp \sum_i A_{oi} \log(|\hat x_{oi}| + \epsilon), \qquad
+        z^{OR}_o = 1 - \prod_i (1 - A_{oi} \hat x_{oi}) \\
+        y_o &= (1 - g_o)\,z^{AND}_o + g_o\,z^{OR}_o, \quad g = \sigma(G^{OUT})
+
+    ``form="and"`` and ``form="or"`` keep one of the two and negate it by De Morgan, :math:`y_o = (1 - g_o) z_o +
+    g_o (1 - z_o)`. ``gate="formula"`` follows eq. 29 as printed (g = 1 is OR), ``gate="words"`` the sentence above it
+    (g = 1 is AND).
+
+    ``weight`` A and ``negation`` G^NEG: (out_features, in_features); ``output`` G^OUT: (out_features,). Inputs are
+    truth values in [0, 1]; the formula is written for those, where \|x̂\| = x̂, and leaves eps out. Mistry et al.
+    (2022), section 4.5. What it leaves open is chosen thus: A lies in [0, 1] (clamped after each step) and is drawn
+    from U(1/4, 3/4), as NMU's; both gates' logits are drawn from U(-r, r), r = sqrt(6 / (I + O)), as NALU's gate; the
+    output gate does not depend on the input (figure 8); eps is NAC•'s; there is no penalty.
+    """
+
+    bounds = {"weight": (0.0, 1.0)}
+    levels = {"weight": (0.0, 1.0), "negation": (0.0, 1.0), "output": (0.0, 1.0)}
+    weight: nn.Parameter
+    negation: nn.Parameter
+    output: nn.Parameter
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        form: Literal["full", "and", "or"] = "full",
+        gate: Literal["formula", "words"] = "formula",
+        eps: float = 1e-7,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_features, out_features)
+        self.form = one_of("form", form, ("full", "and", "or"))
+        self.gate = one_of("gate", gate, ("formula", "words"))
+        if form != "full" and gate != "formula":
+            raise ValueError(f"gate={gate!r} chooses between AND and OR and needs form='full', got form={form!r}")
+        if not eps > 0:
+            raise ValueError(f"eps must be positive, got {eps!r}")
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.negation = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.output = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        radius = sqrt(6 / (self.in_features + self.out_features))
+        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        nn.init.uniform_(self.negation, -radius, radius, generator=generator)
+        nn.init.uniform_(self.output, -radius, radius, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        negation, output = self.negation.sigmoid(), self.output.sigmoid()
+        x = self.check_input(x)
+        return nlrl(x, self.weight, negation, output, form=self.form, gate=self.gate, eps=self.eps)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        return {"weight": self.weight}
+
+    def coefficients(self) -> dict[str, Tensor]:
+        return {"negation": self.negation.sigmoid(), "output": self.output.sigmoid()}
+
+    def snapped_parameters(self) -> dict[str, Tensor]:
+        gates = {name: SATURATED * getattr(self, name).sign() for name in ("negation", "output")}
+        gates = {name: torch.where(value == 0, -SATURATED, value) for name, value in gates.items()}
+        return {"weight": snap(self.weight, self.levels["weight"]), **gates}
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        a, n, g = weights["weight"], weights["negation"], weights["output"]
+        results = []
+        for o in range(self.out_features):
+            literals = [(1 - n[o, i]) * x + n[o, i] * (1 - x) for i, x in enumerate(inputs)]
+            both = prod(x ** a[o, i] for i, x in enumerate(literals))
+            either = 1 - prod(1 - a[o, i] * x for i, x in enumerate(literals))
+            low, high = {
+                "full": (both, either) if self.gate == "formula" else (either, both),
+                "and": (both, 1 - both),
+                "or": (either, 1 - either),
+            }[self.form]
+            results.append((1 - g[o]) * low + g[o] * high)
+        return results
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, form={self.form!r}, gate={self.gate!r}, eps={self.eps!r}"

@@ -1,0 +1,540 @@
+"""What every exported unit promises; a unit added to ``numerate.units`` is checked without a word here."""
+
+import copy
+import inspect
+import io
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import numerate.units
+from numerate.units import Unit, apply_bounds_, bound_after_step
+
+# torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+I, O = 3, 2  # noqa: E741  the papers' letters
+
+UNITS: dict[str, type[Unit]] = {
+    name: unit
+    for name in numerate.units.__all__
+    if inspect.isclass(unit := getattr(numerate.units, name)) and issubclass(unit, Unit) and unit is not Unit
+}
+
+# Further options of a unit to be held to the same contract; {} is always among them.
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}],
+    "NSR": [{"paths": 3, "scale": 2.0}, {"pair": True}],
+}
+
+
+def cases(*, variants: bool = True) -> Any:
+    found = []
+    for name in UNITS:
+        for options in [{}, *(VARIANTS.get(name, []) if variants else [])]:
+            text = ",".join(f"{key}={value}" for key, value in options.items())
+            found.append(pytest.param(name, options, id=f"{name}({text})"))
+    return pytest.mark.parametrize(("name", "options"), found)
+
+
+def make(
+    name: str, options: dict[str, Any], *, seed: int = 0, dtype: torch.dtype = torch.float64, sizes: Any = (I, O)
+) -> Any:
+    unit: Any = UNITS[name](*sizes, **options, dtype=dtype)
+    unit.reset_parameters(torch.Generator().manual_seed(seed))
+    return unit.eval()
+
+
+def width(options: dict[str, Any]) -> int:
+    return 2 * O if options.get("pair") else O
+
+
+def safe(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
+    """Inputs where every unit is smooth: inside (0, 1), away from both ends."""
+    return torch.rand(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)) * 0.7 + 0.15
+
+
+def parameters(unit: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in unit.named_parameters()}
+
+
+class Call(nn.Module):
+    """A method of a unit as a forward pass, for ``functional_call``."""
+
+    def __init__(self, unit: Unit, method: str) -> None:
+        super().__init__()
+        self.unit, self.method = unit, method
+
+    def forward(self) -> Any:
+        return getattr(self.unit, self.method)()
+
+
+def test_the_suite_sees_every_unit():
+    assert {"NAU", "NMU", "NLRL", "NSR"} <= set(UNITS)
+    assert set(VARIANTS) <= set(UNITS)
+
+
+# --- construction ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_constructor_takes_sizes_and_then_keywords(name):
+    signature = list(inspect.signature(UNITS[name]).parameters.values())
+    assert [p.name for p in signature[:2]] == ["in_features", "out_features"]
+    assert all(p.kind is p.KEYWORD_ONLY for p in signature[2:])
+    assert [p.name for p in signature[-2:]] == ["device", "dtype"]
+    assert all(p.default is None for p in signature[-2:])
+
+
+@cases()
+def test_reset_is_a_function_of_its_generator(name, options):
+    state = torch.get_rng_state()
+    one, two, other = make(name, options), make(name, options), make(name, options, seed=1)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one.reset_parameters(torch.Generator().manual_seed(0))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.set_rng_state(state)
+    for key, value in parameters(one).items():
+        assert torch.equal(value, parameters(two)[key])
+        assert value.isfinite().all()
+    assert any(not torch.equal(value, parameters(other)[key]) for key, value in parameters(one).items())
+
+
+@cases()
+def test_repr_builds_the_same_unit(name, options):
+    unit = make(name, options)
+    text = f"{name}({unit.extra_repr()})"
+    again = eval(text, dict(UNITS))
+    assert f"{name}({again.extra_repr()})" == text
+    assert f"in_features={I}, out_features={O}" in repr(unit)
+    for key, value in options.items():
+        assert f"{key}={value!r}" in text
+    assert {k: v.shape for k, v in parameters(again).items()} == {k: v.shape for k, v in parameters(unit).items()}
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-2, 3), (2.0, 3), (True, 3), ("2", 3)], ids=str)
+def test_wrong_sizes_are_named(name, sizes):
+    with pytest.raises(ValueError, match=r"(in|out)_features must be a positive whole number, got"):
+        UNITS[name](*sizes)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_misspelt_keyword_is_named(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wieght'"):
+        UNITS[name](I, O, wieght=1)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(n, p.name) for n, u in UNITS.items() for p in inspect.signature(u).parameters.values() if type(p.default) is str],
+)
+def test_unknown_option_is_answered_with_the_known_ones(name, option):
+    with pytest.raises(ValueError, match=rf"{option} must be one of '.*', got 'nonsense'"):
+        UNITS[name](I, O, **{option: "nonsense"})
+
+
+@cases()
+@pytest.mark.parametrize("shape", [(), (4,), (3, 2)], ids=str)
+def test_wrong_input_is_named(name, options, shape):
+    with pytest.raises(ValueError, match=rf"{name} expects 3 features in the last dimension"):
+        make(name, options)(torch.ones(shape, dtype=torch.float64))
+
+
+# --- forward --------------------------------------------------------------------------------------------------------
+
+
+@cases()
+@pytest.mark.parametrize("shape", [(I,), (5, I), (2, 5, I), (0, I), (1, I)], ids=str)
+def test_leading_dimensions_are_free(name, options, shape):
+    unit, x = make(name, options), safe(*shape)
+    y = unit(x)
+    assert y.shape == (*shape[:-1], width(options))
+    rows = [unit(row) for row in x.reshape(-1, I)]
+    if rows:
+        torch.testing.assert_close(y.reshape(-1, width(options)), torch.stack(rows))
+
+
+@cases()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+def test_dtype_is_kept(name, options, dtype, training):
+    unit = make(name, options, dtype=dtype).train(training)
+    y = unit(safe(4, I, dtype=dtype))
+    assert {p.dtype for p in unit.parameters()} == {dtype}
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+    y.sum().backward()
+    if not training:
+        double = make(name, options).to(torch.float64)
+        double.load_state_dict({key: value.double() for key, value in unit.state_dict().items()})
+        loose = 0.1 if dtype is torch.bfloat16 else 1e-4
+        torch.testing.assert_close(y.double(), double(safe(4, I, dtype=dtype).double()), rtol=loose, atol=loose)
+
+
+@cases()
+def test_meta_device_gives_shapes_alone(name, options):
+    unit = UNITS[name](I, O, **options, device="meta")
+    y = unit(torch.empty(4, I, device="meta"))
+    assert y.is_meta
+    assert y.shape == (4, width(options))
+    assert all(p.is_meta for p in unit.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@cases()
+def test_cuda_computes_what_the_cpu_computes(name, options):
+    cpu = make(name, options)
+    cuda = UNITS[name](I, O, **options, device="cuda", dtype=torch.float64).eval()
+    assert all(p.is_cuda for p in cuda.parameters())
+    cuda.load_state_dict(cpu.state_dict())
+    x = safe(5, I)
+    y = cuda(x.cuda())
+    torch.testing.assert_close(y.cpu(), cpu(x))
+    y.sum().backward()
+    cpu(x).sum().backward()
+    for (key, a), (_, b) in zip(cuda.named_parameters(), cpu.named_parameters()):
+        assert a.grad is not None, key
+        torch.testing.assert_close(a.grad.cpu(), b.grad)
+    cuda.reset_parameters(torch.Generator("cuda").manual_seed(0))  # pyright: ignore[reportCallIssue]
+    cuda.snap_()
+
+
+@cases()
+@pytest.mark.parametrize("value", [0.0, -0.7, -1.0, 1e-38, 1e30, -1e30, math.inf], ids=str)
+def test_no_input_raises(name, options, value):
+    for training in (False, True):
+        unit = make(name, options, dtype=torch.float32).train(training)
+        x = torch.full((2, I), value, requires_grad=True)
+        unit(x).sum().backward()
+    unit.eval()
+    if abs(value) <= 1 and value != 0:
+        mixed = torch.tensor([[value, 0.5, -0.5]])
+        assert unit(mixed).shape == (1, width(options))
+
+
+@cases()
+def test_nan_in_gives_nan_out_in_its_row_alone(name, options):
+    for training in (False, True):
+        unit, x = make(name, options).train(training), safe(3, I)
+        x[1, 0] = math.nan
+        y = unit(x)
+        assert y[1].isnan().all()
+        if not training:
+            assert y[[0, 2]].isfinite().all()
+
+
+@cases()
+def test_autocast_does_not_raise(name, options):
+    unit = make(name, options, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = unit(safe(4, I, dtype=torch.float32))
+    assert y.isfinite().all()
+
+
+# --- state ----------------------------------------------------------------------------------------------------------
+
+
+@cases()
+def test_state_dict_round_trip(name, options):
+    unit, other, x = make(name, options), make(name, options, seed=1), safe(5, I)
+    file = io.BytesIO()
+    torch.save(unit.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(unit(x), other(x))
+
+
+@cases()
+def test_deepcopy_is_equal_and_apart(name, options):
+    unit, x = make(name, options), safe(5, I)
+    twin, y = copy.deepcopy(unit), unit(x)
+    assert torch.equal(twin(x), y)
+    with torch.no_grad():
+        for p in twin.parameters():
+            p.zero_()
+    assert torch.equal(unit(x), y)
+
+
+@cases()
+def test_weights_are_read_at_every_forward(name, options):
+    """A small change of any parameter, in place, moves the output by what its gradient says."""
+    unit, x, step = make(name, options), safe(5, I), 1e-6
+    y = unit(x)
+    for key, parameter in unit.named_parameters():
+        direction = torch.randn(parameter.shape, dtype=parameter.dtype, generator=torch.Generator().manual_seed(3))
+        _, slope = torch.func.jvp(
+            lambda value, key=key: functional_call(unit, {key: value}, (x,)), (parameter.detach(),), (direction,)
+        )
+        with torch.no_grad():
+            parameter.add_(step * direction)
+            moved = unit(x) - y
+            parameter.sub_(step * direction)
+        assert (moved != 0).any(), key
+        torch.testing.assert_close(
+            moved, step * slope, rtol=1e-3, atol=1e-9, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+@cases()
+def test_gradients_reach_every_parameter(name, options):
+    unit = make(name, options)
+    x = safe(16, I)
+    x[::2, 1] *= -1
+    weights = torch.linspace(1, 2, width(options), dtype=x.dtype)
+    (unit(x).nan_to_num() * weights).sum().backward()
+    for key, parameter in unit.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).any(), key
+
+
+# --- transformations ------------------------------------------------------------------------------------------------
+
+
+def applied(unit: Unit, x: Tensor) -> Callable[..., Tensor]:
+    names = [key for key, _ in unit.named_parameters()]
+    return lambda x, *values: functional_call(unit, dict(zip(names, values)), (x,))
+
+
+def leaves(unit: Unit, x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(value.detach().clone().requires_grad_() for value in (x, *unit.parameters()))
+
+
+@cases()
+def test_gradcheck(name, options):
+    unit, x = make(name, options), safe(3, I)
+    assert torch.autograd.gradcheck(applied(unit, x), leaves(unit, x))
+
+
+@cases()
+def test_gradgradcheck(name, options):
+    unit, x = make(name, options), safe(2, I)
+    assert torch.autograd.gradgradcheck(applied(unit, x), leaves(unit, x))
+
+
+@cases()
+def test_functional_call_uses_the_given_parameters(name, options):
+    unit, other, x = make(name, options), make(name, options, seed=1), safe(5, I)
+    assert torch.equal(functional_call(unit, parameters(other), (x,)), other(x))
+
+
+@cases()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("sizes", [(4, 32, 8), (I, O, 7)], ids=["whole registers", "odd"])
+def test_stacked_equals_looped(name, options, dtype, sizes):
+    """Bit for bit where tensors fill whole vector registers.
+
+    For the last few numbers of an odd size torch's own sigmoid takes another path, which rounds differently.
+    """
+    *size, rows = sizes
+    units = [make(name, options, seed=seed, dtype=dtype, sizes=size) for seed in range(4)]
+    base = make(name, options, dtype=dtype, sizes=size)
+    params, buffers = stack_module_state(units)
+    x = safe(4, rows, size[0], dtype=dtype)
+
+    def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        y = functional_call(base, (params, buffers), (x,))
+        return (y**2).mean(), y
+
+    grads, ys = vmap(torch.func.grad(loss, has_aux=True))(params, buffers, x)
+    for k, unit in enumerate(units):
+        y = unit(x[k])
+        if rows == 8:
+            assert torch.equal(ys[k], y)
+        torch.testing.assert_close(ys[k], y, rtol=64 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+        (y**2).mean().backward()
+        for key, parameter in unit.named_parameters():
+            torch.testing.assert_close(grads[key][k], parameter.grad)
+
+
+@cases()
+def test_make_fx_traces(name, options):
+    unit, x = make(name, options), safe(5, I)
+    traced = make_fx(lambda params, x: functional_call(unit, params, (x,)))(parameters(unit), x)
+    other = make(name, options, seed=1)
+    torch.testing.assert_close(traced(parameters(other), x), other(x))
+
+
+@cases()
+def test_compiles_without_a_graph_break(name, options):
+    unit, x = make(name, options), safe(5, I)
+    torch._dynamo.reset()
+    compiled = torch.compile(unit, fullgraph=True, backend="aot_eager")
+    y = compiled(x)
+    torch.testing.assert_close(y, unit(x))
+    y.sum().backward()
+
+
+@cases()
+def test_exports_with_a_free_batch(name, options):
+    unit, x = make(name, options), safe(5, I)
+    program = torch.export.export(unit, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    for rows in (2, 9):
+        torch.testing.assert_close(program.module()(safe(rows, I)), unit(safe(rows, I)))
+
+
+# --- what the unit says of itself -----------------------------------------------------------------------------------
+
+
+@cases()
+@pytest.mark.parametrize("method", ["sparsity_error", "penalty"])
+def test_measures_are_finite_scalars_with_gradients(name, options, method):
+    unit = make(name, options)
+    value = getattr(unit, method)()
+    assert value.shape == ()
+    assert value.isfinite()
+    assert method == "penalty" or value >= 0
+    if value.requires_grad:
+        value.backward()
+        grads = [p.grad for p in unit.parameters() if p.grad is not None]
+        assert grads
+        assert all(g.isfinite().all() for g in grads)
+
+
+@cases()
+@pytest.mark.parametrize("method", ["sparsity_error", "penalty", "effective_weights", "coefficients"])
+def test_measures_stack(name, options, method):
+    units, base = [make(name, options, seed=seed) for seed in range(3)], make(name, options)
+    params, buffers = stack_module_state([Call(unit, method) for unit in units])  # pyright: ignore[reportArgumentType]
+    stacked = vmap(lambda p, b: functional_call(Call(base, method), (p, b), ()))(params, buffers)
+    for k, unit in enumerate(units):
+        looped = getattr(unit, method)()
+        if isinstance(looped, dict):
+            assert {key: value[k].tolist() for key, value in stacked.items()} == {
+                key: value.tolist() for key, value in looped.items()
+            }
+        else:
+            torch.testing.assert_close(stacked[k], looped)
+
+
+@cases()
+def test_bounds_hold_once_applied(name, options):
+    unit = make(name, options)
+    assert set(unit.bounds) <= {key for key, _ in unit.named_parameters()}
+    with torch.no_grad():
+        for parameter in unit.parameters():
+            parameter.mul_(100)
+    apply_bounds_(unit)
+    for key, (low, high) in unit.bounds.items():
+        value = unit.get_parameter(key)
+        assert low <= value.min()
+        assert value.max() <= high
+
+
+@cases()
+def test_bounds_hold_after_a_hooked_step(name, options):
+    unit = make(name, options)
+    optimizer = torch.optim.SGD(unit.parameters(), lr=100.0)
+    handle = bound_after_step(optimizer, unit)
+    unit(safe(5, I)).sum().backward()
+    optimizer.step()
+    for key, (low, high) in unit.bounds.items():
+        value = unit.get_parameter(key)
+        assert low <= value.min()
+        assert value.max() <= high
+    handle.remove()
+
+
+@cases()
+def test_snapping_puts_the_weights_on_levels_and_rests_there(name, options):
+    for dtype in (torch.float32, torch.float64):
+        unit = make(name, options, dtype=dtype)
+        before = parameters(copy.deepcopy(unit))
+        pure = unit.snapped_parameters()
+        assert all(torch.equal(value, before[key]) for key, value in parameters(unit).items())
+        assert unit.snap_() is unit
+        for key, value in pure.items():
+            assert torch.equal(parameters(unit)[key], value)
+        weights = unit.effective_weights() | unit.coefficients()
+        assert set(unit.levels) <= set(weights)
+        for key, levels in unit.levels.items():
+            distance = (weights[key].unsqueeze(-1) - torch.tensor(levels, dtype=dtype)).abs().amin(-1)
+            assert distance.max() <= 1e-6, key
+        once = parameters(copy.deepcopy(unit))
+        unit.snap_()
+        assert all(torch.equal(value, once[key]) for key, value in parameters(unit).items())
+
+
+def evaluated(unit: Unit, x: Tensor, tolerance: float) -> tuple[str, Tensor]:
+    found = unit.formula("a b c", tolerance=tolerance)
+    outputs = list(found) if isinstance(found, sympy.MatrixBase) else [found]
+    symbols = [sympy.Symbol(letter, real=True) for letter in "abc"]
+    functions = [sympy.lambdify(symbols, output.doit(), "math") for output in outputs]
+    return str(found), torch.tensor([[f(*row) for f in functions] for row in x.tolist()], dtype=torch.float64)
+
+
+@cases()
+def test_formula_is_what_forward_computes(name, options):
+    unit, x = make(name, options), safe(4, I)
+    _, values = evaluated(unit, x, tolerance=1e-12)
+    torch.testing.assert_close(values, unit(x), rtol=1e-6, atol=1e-6)
+
+
+@cases()
+def test_formula_of_a_snapped_unit_is_exact(name, options):
+    for seed in range(3):
+        unit, x = make(name, options, seed=seed).snap_(), safe(4, I)
+        text, values = evaluated(unit, x, tolerance=1e-6)
+        assert "≈" not in text
+        torch.testing.assert_close(values, unit(x), rtol=1e-6, atol=1e-6)
+
+
+# --- export to other runtimes: slow, so all units at once, default options ----------------------------------------
+
+
+class Every(nn.Module):
+    """Every unit on one input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.units = nn.ModuleList([make(name, {}, dtype=torch.float32) for name in UNITS])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(unit(x) for unit in self.units)
+
+
+@pytest.fixture(scope="module")
+def every() -> Every:
+    return Every().eval()
+
+
+@pytest.fixture(scope="module")
+def onnx_outputs(every: Every) -> tuple[Tensor, dict[str, Tensor]]:
+    import onnxruntime
+
+    x = safe(5, I, dtype=torch.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers
+        program = torch.onnx.export(
+            every, (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False
+        )
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = safe(9, I, dtype=torch.float32)  # another batch size than the one traced
+    outputs: Any = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    return x, dict(zip(UNITS, map(torch.from_numpy, outputs)))
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_onnx_runtime_agrees(name, onnx_outputs):
+    x, outputs = onnx_outputs
+    torch.testing.assert_close(outputs[name], make(name, {}, dtype=torch.float32)(x), rtol=1e-4, atol=1e-5)
+
+
+def test_inductor_agrees(every):
+    """The default compiler on all units at once, forward and backward."""
+    x = safe(5, I, dtype=torch.float32)
+    torch._dynamo.reset()
+    compiled = torch.compile(every, fullgraph=True)
+    for one, two in zip(compiled(x), every(x)):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
