@@ -80,7 +80,7 @@ class Stacked:
         block = max(1, 2**22 // max(1, uniforms.shape[0] * max(self.step.draws, self._widest())))
         for index in _blocks(count, block):
             chosen = [{k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants)]
-            losses.append(self._loss(*chosen, uniforms.to(self.device))[: _unpadded(index, count)])
+            losses.append(self._loss(chosen[0], chosen[1], uniforms.to(self.device))[: _unpadded(index, count)])
         return torch.cat(losses).to(next(iter(parameters.values())).device)
 
     def _widest(self) -> int:
@@ -154,7 +154,7 @@ class Stacked:
         now: Tensor,
     ) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         x, y = self.step.examples(uniforms, constants)
-        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, weights.unbind()))(parameters)
+        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, weights))(parameters)
         gradients = clipped(self.step, gradients, clip)
         new, first, second = adam(self.step, parameters, first, second, gradients, rate, correction)
         finite = torch.stack([v.isfinite().all() for v in new.values()]).all()

@@ -129,7 +129,7 @@ class Loop(Protocol):
 def total_loss(step: Step, parameters: Tensors, x: Tensor, y: Tensor, noise: Tensor | None, weights: Tensor) -> Tensor:
     """Loss of one member on one batch; ``weights``: one per penalty."""
     value = step.loss(step.model(parameters, x, noise), y).mean()
-    for penalty, weight in zip(step.penalties, weights):
+    for penalty, weight in zip(step.penalties, weights.unbind()):
         value = value + weight * penalty(parameters)
     return value
 

@@ -88,7 +88,7 @@ def spread(uniforms: Tensor, constants: dict[str, Tensor], union: bool) -> Tenso
 
 
 def size_moments(span: Range) -> tuple[float, float, float]:
-    """E |x|, E x**2 and E x**-2 of a uniform number on ``span``, no part of which may cross zero; inf if it touches it."""
+    """E |x|, E x**2 and E x**-2 of a uniform number on ``span``, which must not cross zero; inf if it touches it."""
     parts = [sorted((abs(low), abs(high))) for low, high in intervals(span)]
     mean = sum((a + b) / 2 for a, b in parts) / len(parts)
     square = sum((a * a + a * b + b * b) / 3 for a, b in parts) / len(parts)
