@@ -39,7 +39,7 @@ def cells(*, paper: str | None = None, **criteria: Any) -> list[Published]:
     """Printed numbers that meet every criterion, in the order of print.
 
     Criteria are fields of :class:`Published`; a list means any of its values; ``model`` may be the name of our class;
-    ``range`` a pair, a list of pairs for a union, or text. A ``ValueError`` says what there is instead of a value asked.
+    ``range`` a pair, a list of pairs for a union, or text. A ``ValueError`` tells what there is instead.
     """
     known = papers() if paper is None else (paper,)
     everything = [cell for name in known for cell in _cells(name)]

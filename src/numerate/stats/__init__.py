@@ -1,0 +1,27 @@
+"""Arrays in, numbers and intervals out: success, solved-at, sparsity, and tests between ours and theirs."""
+
+from numerate.stats.comparing import Verdict, boschloo, false_discovery, fisher, verdict, verdicts
+from numerate.stats.intervals import Estimate, gamma_mean, normal_mean, sparsity_mean, wilson
+from numerate.stats.runs import Outcome, best_point, outcome, solved_at, success
+from numerate.stats.summary import Summary, summarise
+
+__all__ = [
+    "Estimate",
+    "Outcome",
+    "Summary",
+    "Verdict",
+    "best_point",
+    "boschloo",
+    "false_discovery",
+    "fisher",
+    "gamma_mean",
+    "normal_mean",
+    "outcome",
+    "solved_at",
+    "sparsity_mean",
+    "success",
+    "summarise",
+    "verdict",
+    "verdicts",
+    "wilson",
+]
