@@ -131,7 +131,7 @@ def test_wrong_sizes_are_named(name, sizes):
 @pytest.mark.parametrize("name", UNITS)
 def test_misspelt_keyword_is_named(name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'wieght'"):
-        UNITS[name](I, O, wieght=1)  # pyright: ignore[reportCallIssue]
+        UNITS[name](I, O, wieght=1)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_cuda_computes_what_the_cpu_computes(name, options):
     for (key, a), (_, b) in zip(cuda.named_parameters(), cpu.named_parameters()):
         assert a.grad is not None, key
         torch.testing.assert_close(a.grad.cpu(), b.grad)
-    cuda.reset_parameters(torch.Generator("cuda").manual_seed(0))  # pyright: ignore[reportCallIssue]
+    cuda.reset_parameters(torch.Generator("cuda").manual_seed(0))
     cuda.snap_()
 
 
@@ -405,7 +405,7 @@ def test_measures_are_finite_scalars_with_gradients(name, options, method):
 @pytest.mark.parametrize("method", ["sparsity_error", "penalty", "effective_weights", "coefficients"])
 def test_measures_stack(name, options, method):
     units, base = [make(name, options, seed=seed) for seed in range(3)], make(name, options)
-    params, buffers = stack_module_state([Call(unit, method) for unit in units])  # pyright: ignore[reportArgumentType]
+    params, buffers = stack_module_state([Call(unit, method) for unit in units])
     stacked = vmap(lambda p, b: functional_call(Call(base, method), (p, b), ()))(params, buffers)
     for k, unit in enumerate(units):
         looped = getattr(unit, method)()
@@ -456,8 +456,9 @@ def test_snapping_puts_the_weights_on_levels_and_rests_there(name, options):
         for key, value in pure.items():
             assert torch.equal(parameters(unit)[key], value)
         weights = unit.effective_weights() | unit.coefficients()
-        assert set(unit.levels) <= set(weights)
         for key, levels in unit.levels.items():
+            if key not in weights:  # an option leaves it out
+                continue
             distance = (weights[key].unsqueeze(-1) - torch.tensor(levels, dtype=dtype)).abs().amin(-1)
             assert distance.max() <= 1e-6, key
         once = parameters(copy.deepcopy(unit))
@@ -485,7 +486,8 @@ def test_formula_of_a_snapped_unit_is_exact(name, options):
     for seed in range(3):
         unit, x = make(name, options, seed=seed).snap_(), safe(4, I)
         text, values = evaluated(unit, x, tolerance=1e-6)
-        assert "≈" not in text
+        if set(unit.levels) >= {*unit.effective_weights(), *unit.coefficients()}:  # all but a free gate or bias
+            assert "≈" not in text
         torch.testing.assert_close(values, unit(x), rtol=1e-6, atol=1e-6)
 
 

@@ -59,14 +59,14 @@ class NLRL(Unit):
     (g = 1 is AND).
 
     ``weight`` A and ``negation`` G^NEG: (out_features, in_features); ``output`` G^OUT: (out_features,). Inputs are
-    truth values in [0, 1]; the formula is written for those, where \|x̂\| = x̂, and leaves eps out. Mistry et al.
-    (2022), section 4.5. What it leaves open is chosen thus: A lies in [0, 1] (clamped after each step) and is drawn
+    truth values in [0, 1]; the formula is written for those, where \|x̂\| = x̂. Mistry et al. (2022),
+    section 4.5. What it leaves open is chosen thus: A lies in [0, 1] (clamped after each step) and is drawn
     from U(1/4, 3/4), as NMU's; both gates' logits are drawn from U(-r, r), r = sqrt(6 / (I + O)), as NALU's gate; the
     output gate does not depend on the input (figure 8); eps is NAC•'s; there is no penalty.
     """
 
     bounds = {"weight": (0.0, 1.0)}
-    levels = {"weight": (0.0, 1.0), "negation": (0.0, 1.0), "output": (0.0, 1.0)}
+    levels = {"weight": (0.0, 1.0), "negation": (0.0, 1.0), "output": (0.0, 1.0), "eps": (0.0,)}
     weight: nn.Parameter
     negation: nn.Parameter
     output: nn.Parameter
@@ -110,7 +110,8 @@ class NLRL(Unit):
         return {"weight": self.weight}
 
     def coefficients(self) -> dict[str, Tensor]:
-        return {"negation": self.negation.sigmoid(), "output": self.output.sigmoid()}
+        gates = {"negation": self.negation.sigmoid(), "output": self.output.sigmoid()}
+        return {**gates, "eps": torch.tensor(self.eps)}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
         gates = {name: SATURATED * getattr(self, name).sign() for name in ("negation", "output")}
@@ -118,11 +119,11 @@ class NLRL(Unit):
         return {"weight": snap(self.weight, self.levels["weight"]), **gates}
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
-        a, n, g = weights["weight"], weights["negation"], weights["output"]
+        a, n, g, eps = weights["weight"], weights["negation"], weights["output"], weights["eps"][0]
         results = []
         for o in range(self.out_features):
             literals = [(1 - n[o, i]) * x + n[o, i] * (1 - x) for i, x in enumerate(inputs)]
-            both = prod(x ** a[o, i] for i, x in enumerate(literals))
+            both = prod((x + eps) ** a[o, i] for i, x in enumerate(literals))
             either = 1 - prod(1 - a[o, i] * x for i, x in enumerate(literals))
             low, high = {
                 "full": (both, either) if self.gate == "formula" else (either, both),
