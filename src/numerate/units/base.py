@@ -82,9 +82,8 @@ class Unit(nn.Module):
 
     def snapped_parameters(self) -> dict[str, Tensor]:
         """Parameter values that put every effective weight on the nearest level; a pure function of the parameters."""
-        return {
-            name: snap(getattr(self, name), levels) for name, levels in self.levels.items() if name in self._parameters
-        }
+        own = {name: value for name, value in self._parameters.items() if value is not None and name in self.levels}
+        return {name: snap(value, self.levels[name]) for name, value in own.items()}
 
     @torch.no_grad()
     def snap_(self) -> Self:
