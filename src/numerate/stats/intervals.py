@@ -19,6 +19,7 @@ Method = Literal["true", "published"]
 
 TINY = 1e-16  # the authors' clip of a sparsity error
 SMALLEST_FIT = 1.8e-5  # below this fitted μ the authors' numerical Hessian leaves the domain, and they fall back
+FURTHEST = 300.0  # on a logarithmic scale: an interval that reaches further has no end
 GAMMA_LIMIT = 1e-5  # a Beta on values below this is a gamma to more digits than it can be computed with
 
 
@@ -79,9 +80,9 @@ def sparsity_mean(x: Any, method: Method = "true") -> Estimate:
     x = _values(x)
     if method == "published":
         return _published_sparsity(x)
-    if len(x) < 2 or x.max() > 0.5 or _equal(x):
-        return normal_mean(x, 0.0, max(0.5, x.max(initial=0.0)))
     y = np.clip(2 * x, TINY, 1 - TINY)
+    if len(x) < 2 or x.max() > 0.5 or _equal(y):
+        return normal_mean(x, 0.0, max(0.5, x.max(initial=0.0)))
     if y.max() < GAMMA_LIMIT:
         found, how = _profile_gamma(_Gamma.of(y)), "beta profile (its gamma limit)"
     else:
@@ -214,7 +215,7 @@ def _root(f: Callable[[float], float], start: float) -> float:
     step = 1.0
     while f(high) > 0:
         high, step = high + step, step * 2
-    return start if low == high else float(optimize.brentq(f, low, high, xtol=1e-13, rtol=1e-13))  # type: ignore[arg-type]
+    return start if low == high else _zero(f, low, high)
 
 
 def _drop(loglik: Callable[[float], float], best: float) -> tuple[float, float]:
@@ -222,11 +223,17 @@ def _drop(loglik: Callable[[float], float], best: float) -> tuple[float, float]:
     level = loglik(best) - float(distributions.chi2.ppf(0.95, 1)) / 2
     ends = []
     for side in (-1, 1):
-        near, far, step = best, best + side * 1e-3, 1e-3
-        while loglik(far) > level:
+        near, step = best, 1e-3
+        far = best + side * step
+        while abs(far - best) < FURTHEST and loglik(far) > level:
             step *= 2
             near, far = far, far + side * step
-            if step > 600:  # further than any number reaches: the interval has no end here
-                break
-        ends.append(far if step > 600 else float(optimize.brentq(lambda t: loglik(t) - level, near, far, xtol=1e-12)))  # type: ignore[arg-type]
+        if abs(far - best) < FURTHEST:
+            ends.append(_zero(lambda t: loglik(t) - level, near, far))
+        else:
+            ends.append(side * np.inf)
     return ends[0], ends[1]
+
+
+def _zero(f: Callable[[float], float], low: float, high: float) -> float:
+    return float(optimize.brentq(f, low, high, xtol=1e-13, rtol=1e-13))  # type: ignore[arg-type]
