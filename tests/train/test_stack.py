@@ -1,0 +1,133 @@
+"""From configurations to a stack: streams, penalty weights and the restart rule."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from numerate.tasks import SingleModule
+from numerate.train import Adam, Penalty, Restart, Training, stack
+from numerate.units import INALU, NAU, NMU, After, Growth, Ramp, l1, penalty
+
+
+def training(model=NMU, **settings):
+    settings = {"seeds": (0, 1), "steps": 2000} | settings
+    return Training(model, SingleModule("mul"), **settings)
+
+
+def test_initial_weights_belong_to_the_seed_alone():
+    runs = [stack.Run(training(), seed) for seed in (5, 3, 9)]
+    together = stack.initial_parameters(runs)["weight"]
+    alone = stack.initial_parameters([runs[2]])["weight"]
+    assert torch.equal(together[2], alone[0])
+    assert not torch.equal(together[0], together[1])
+    torch.manual_seed(123)
+    assert torch.equal(stack.initial_parameters(runs)["weight"], together)
+
+
+def test_building_a_model_leaves_the_global_generator_alone():
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    stack.make_step(training(INALU))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_penalty_weights_follow_each_members_own_schedule():
+    a = training(penalties=(Penalty(penalty, Ramp(10.0, 100, 200)),))
+    b = training(penalties=(Penalty(penalty, Growth(1e-7, 1e-5, every=50)),))
+    weights = stack.penalty_weights([stack.Run(a, 0), stack.Run(b, 0)], 90, 70, torch.ones(2))
+    assert weights.shape == (1, 70, 2)
+    np.testing.assert_allclose(weights[0, [0, 10, 11, 60], 0], [0, 0, 0.1, 5.0], rtol=1e-6)
+    np.testing.assert_allclose(weights[0, [0, 9, 10, 60], 1], [1e-6, 1e-6, 1e-5, 1e-5], rtol=1e-6)
+
+
+def test_a_penalty_below_an_error_counts_only_for_members_under_it():
+    t = training(penalties=(Penalty(penalty, After(0.05, 10), below=1.0),))
+    weights = stack.penalty_weights([stack.Run(t, 0), stack.Run(t, 1)], 9, 3, torch.tensor([0.5, 2.0]))
+    assert weights[0].tolist() == [[0, 0], [0, 0], [pytest.approx(0.05), 0]]
+
+
+def naive_restarts(curve, rule, every, steps):
+    """The rule word by word: a list of notes, checked at every tenth step."""
+    notes, found = [], []
+    for t in range(steps):
+        notes.append(curve[t // every])
+        if t > 0 and t % rule.every == 0 and len(notes) > rule.history:
+            half = len(notes) // 2
+            older, newer = np.array(notes[:half]), np.array(notes[half:])
+            if older.mean() <= newer.mean() + newer.std() and newer.mean() > rule.above:
+                found.append(t)
+                notes = []
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_restarts_come_when_the_rule_word_by_word_says(seed):
+    rule, every = Restart(history=500, every=10, above=1.0), 100
+    t = training(restart=rule, evaluate_every=every)
+    generator = np.random.default_rng(seed)
+    curve = np.exp(generator.normal(0.3, 0.4, 20)) * np.linspace(3, 0.5, 20)
+    since, found = 0, []
+    for start in range(0, 2000, every):
+        at = stack.restart_times(stack.Run(t, 0), curve[: start // every + 1], since, start, every)
+        if at is not None:
+            found.append(at)
+            since = at + 1
+    assert found == naive_restarts(curve, rule, every, 2000)
+
+
+def test_descriptions_name_classes_and_settings():
+    t = training(partial(NAU), optimiser=Adam(5e-3), penalties=(Penalty(l1, Growth(1e-9, 1e-7)),))
+    text = t.description()
+    assert text["model"] == {"call": "numerate.units.nau:NAU"}
+    assert text["task"]["operation"] == "mul"
+    assert text["penalties"][0]["function"] == "numerate.units.penalties:l1"
+    assert text["optimiser"]["rate"] == 5e-3
+
+
+def test_every_setting_changes_the_identity_of_a_run_and_labels_do_not():
+    base = training()
+    changed = [
+        training(NAU), training(optimiser=Adam(1e-2)), training(penalties=(Penalty(penalty, Ramp(1, 2, 3)),)),
+        training(restart=Restart()), training(steps=3000), training(batch=64), training(evaluate_every=500),
+        training(evaluation_size=100), Training(NMU, SingleModule("add"), (0, 1), steps=2000),
+    ]  # fmt: skip
+    keys = {t.run_keys()[0] for t in [base, *changed]}
+    assert len(keys) == len(changed) + 1
+    assert training(labels={"unit": "other"}).run_keys() == base.run_keys()
+
+
+class Mine(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.layer = nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_a_users_own_class_carries_a_digest_of_its_source():
+    described = training(Mine).description()["model"]
+    assert described["path"].endswith("test_stack:Mine")
+    assert len(described["source"]) == 12
+
+
+def test_what_cannot_be_named_is_refused():
+    with pytest.raises(TypeError, match="cannot be written into a configuration"):
+        training(partial(NMU, dtype=object())).description()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"steps": 1500, "evaluate_every": 1000}, "must be a multiple of evaluate_every"),
+        ({"seeds": (-1,)}, "seeds must be whole numbers"),
+    ],
+)
+def test_wrong_settings_are_named(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        training(**settings)

@@ -1,0 +1,176 @@
+"""Training many runs: independent of neighbours, resumable after kill -9, divergence recorded."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from numerate.results import Store
+from numerate.tasks import PRIMER_RANGES, SingleModule
+from numerate.train import Adam, Penalty, Restart, Training, train
+from numerate.units import INALU, NAU, NMU, After, Ramp, penalty
+
+BACKENDS = ["stacked", "auto"]
+
+
+def trainings(model=NMU, operation="mul", seeds=(0, 1, 2), ranges=((1.0, 2.0), (-2.0, -1.0)), **settings):
+    settings = {"steps": 300, "evaluate_every": 100, "evaluation_size": 200} | settings
+    return [
+        Training(model, SingleModule(operation, r, PRIMER_RANGES[r]), seeds, labels={"range": r}, **settings)
+        for r in ranges
+    ]
+
+
+def rows(tmp_path, specification, name="a", **options):
+    with Store(tmp_path / f"{name}.sqlite") as store:
+        train(specification, store, **options)
+        return {(row.key.config, row.seed): row for row in store.rows()}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_does_not_depend_on_its_neighbours_or_their_order(tmp_path, backend):
+    ramp = (Penalty(penalty, Ramp(1.0, 50, 150)),)
+    everything = trainings(seeds=tuple(range(20)), penalties=ramp)
+    together = rows(tmp_path, everything, "together", backend=backend)
+    turned = rows(tmp_path, everything[::-1], "turned", backend=backend)
+    alone = rows(tmp_path, trainings(seeds=(7,), penalties=ramp), "alone", backend=backend)
+    assert {k: r.digest for k, r in together.items()} == {k: r.digest for k, r in turned.items()}
+    for key, row in alone.items():
+        assert together[key].digest == row.digest
+
+
+def test_stacked_and_eager_give_the_same_errors(tmp_path):
+    specification = trainings(NAU, "add", seeds=(0, 1))
+    a = rows(tmp_path, specification, "stacked", backend="stacked")
+    b = rows(tmp_path, specification, "eager", backend="eager")
+    for key in a:
+        np.testing.assert_allclose(a[key].curves["test"], b[key].curves["test"], rtol=1e-4)
+
+
+def test_runs_already_stored_are_not_done_again(tmp_path):
+    with Store(tmp_path / "a.sqlite") as store:
+        train(trainings(seeds=(0,)), store)
+        seen = []
+        train(trainings(seeds=(0, 1)), store, progress=seen.append)
+        assert seen[-1].trained == 2
+        assert seen[-1].finished == seen[-1].total == 4
+
+
+class Exploding(nn.Module):
+    """Blows up on one of the two ranges only."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(inputs, outputs))
+
+    def forward(self, x):
+        return torch.exp((x @ self.weight) * torch.where(x[..., :1] < 0, -40.0, 0.1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_divergence_is_recorded_with_its_step_and_disturbs_nobody(tmp_path, backend):
+    both = rows(tmp_path, trainings(Exploding, seeds=(0,)), "both", backend=backend)
+    good = rows(tmp_path, trainings(Exploding, seeds=(0,), ranges=((1.0, 2.0),)), "good", backend=backend)
+    bad = [row for row in both.values() if row.status == "diverged"]
+    assert len(bad) == 1
+    assert bad[0].stopped_at == 0
+    assert bad[0].reason == "a parameter is no longer finite"
+    assert np.isnan(bad[0].curves["test"][1:]).all()
+    for key, row in good.items():
+        assert both[key].digest == row.digest
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inalu_restarts_and_its_penalty_reach_the_rows(tmp_path, backend):
+    found = rows(
+        tmp_path,
+        trainings(
+            INALU,
+            seeds=tuple(range(6)),
+            optimiser=Adam(clip="value", limit=0.1),
+            penalties=(Penalty(penalty, After(0.05, 100), below=1.0),),
+            restart=Restart(history=150, every=10, above=1.0),
+            steps=600,
+        ),
+        backend=backend,
+    )
+    assert max(row.scores["restarts"] for row in found.values()) >= 1
+
+
+class Steep(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((inputs, outputs), 0.5))
+
+    def forward(self, x):
+        return (x @ self.weight) ** 3
+
+
+@pytest.mark.parametrize("clip", ["value", "norm"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_clipping_limits_the_gradient_as_torch_does(tmp_path, clip, backend):
+    specification = trainings(
+        Steep, seeds=(0,), ranges=((1.0, 2.0),), steps=20, evaluate_every=20,
+        optimiser=Adam(rate=1e-2, eps=1.0, clip=clip, limit=0.05),
+    )  # fmt: skip
+    (ours,) = rows(tmp_path, specification, f"ours{backend}", backend=backend).values()
+    (reference,) = rows(tmp_path, specification, "reference", backend="eager").values()
+    np.testing.assert_allclose(ours.weights["final"]["weight"], reference.weights["final"]["weight"], rtol=1e-5)
+    moved = np.abs(ours.weights["final"]["weight"] - 0.5).max()
+    assert (
+        0 < moved < 20 * 1e-2 * 0.06
+    )  # with eps = 1 a step is rate * gradient / (1 + gradient), and the limit is 0.05
+
+
+SCRIPT = """
+import sys
+from numerate.results import Store
+from numerate.tasks import PRIMER_RANGES, SingleModule
+from numerate.train import Penalty, Training, train
+from numerate.units import NMU, Ramp, penalty
+work = [
+    Training(NMU, SingleModule("mul", r, PRIMER_RANGES[r]), tuple(range(4)), steps=4000, evaluate_every=100,
+             penalties=(Penalty(penalty, Ramp(10.0, 100, 300)),), evaluation_size=500)
+    for r in ((1.0, 2.0), (-2.0, 2.0))
+]
+with Store(sys.argv[1]) as store:
+    train(work, store, backend="stacked", checkpoint_seconds=0.05, progress=lambda p: print("tick", flush=True))
+    print(store.digest())
+"""
+
+
+@pytest.mark.timeout(280)
+def test_killed_at_random_moments_the_finished_table_is_identical(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(SCRIPT)
+
+    def start(store):
+        return subprocess.Popen([sys.executable, script, tmp_path / store], stdout=subprocess.PIPE, text=True)
+
+    whole = start("whole.sqlite").communicate()[0].split()[-1]
+    chance, kills = random.Random(0), 0
+    while True:
+        process = start("killed.sqlite")
+        if kills >= 3:
+            assert process.communicate()[0].split()[-1] == whole
+            return
+        assert process.stdout is not None
+        process.stdout.readline()  # something is on disk
+        time.sleep(chance.uniform(0, 1.0))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+
+
+def test_importing_the_engine_needs_no_plotting_or_command_line():
+    code = "import sys, numerate.train; print(sorted({'typer', 'matplotlib', 'scipy', 'polars'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path.cwd(), check=True)
+    assert out.stdout.strip() == "[]"
