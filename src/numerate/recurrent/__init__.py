@@ -1,0 +1,96 @@
+"""Recurrent units: cells as data and pure steps, gates that combine with them, and one module that unrolls any."""
+
+from numerate.recurrent.cell import Cell, ColumnCell
+from numerate.recurrent.dnc import DNC, DNCCell
+from numerate.recurrent.eurnn import EURNN, EURNNCell
+from numerate.recurrent.gates import GATES, Gate, cumax, refine, timescale
+from numerate.recurrent.goru import GORU, GORUCell
+from numerate.recurrent.gru import GRU, GRUCell
+from numerate.recurrent.init import chrono_, identity_, orthogonal_, uniform_gate_
+from numerate.recurrent.janet import JANET, JANETCell
+from numerate.recurrent.layer import CellLayer, Inspection, Recurrent, Step
+from numerate.recurrent.lstm import LSTM, LSTMCell
+from numerate.recurrent.nru import NRU, NRUCell
+from numerate.recurrent.ready import (
+    CGRU,
+    CLSTM,
+    OGRU,
+    OLSTM,
+    OMGRU,
+    OMLSTM,
+    ONLSTM,
+    ORGRU,
+    ORLSTM,
+    RGRU,
+    RLSTM,
+    UGRU,
+    ULSTM,
+    UMGRU,
+    UMLSTM,
+    URGRU,
+    URLSTM,
+)
+from numerate.recurrent.rmc import RMC, RMCCell
+from numerate.recurrent.rnn import RNN, RNNCell
+from numerate.recurrent.statistical import StatisticalRU, StatisticalRUCell
+from numerate.recurrent.ugrnn import UGRNN, UGRNNCell
+from numerate.recurrent.unit import UnitCell, UnitRNN
+
+__all__ = [
+    "CGRU",
+    "CLSTM",
+    "DNC",
+    "EURNN",
+    "GATES",
+    "GORU",
+    "GRU",
+    "JANET",
+    "LSTM",
+    "NRU",
+    "OGRU",
+    "OLSTM",
+    "OMGRU",
+    "OMLSTM",
+    "ONLSTM",
+    "ORGRU",
+    "ORLSTM",
+    "RGRU",
+    "RLSTM",
+    "RMC",
+    "RNN",
+    "UGRNN",
+    "UGRU",
+    "ULSTM",
+    "UMGRU",
+    "UMLSTM",
+    "URGRU",
+    "URLSTM",
+    "Cell",
+    "CellLayer",
+    "ColumnCell",
+    "DNCCell",
+    "EURNNCell",
+    "GORUCell",
+    "GRUCell",
+    "Gate",
+    "Inspection",
+    "JANETCell",
+    "LSTMCell",
+    "NRUCell",
+    "RMCCell",
+    "RNNCell",
+    "Recurrent",
+    "StatisticalRU",
+    "StatisticalRUCell",
+    "Step",
+    "UGRNNCell",
+    "UnitCell",
+    "UnitRNN",
+    "chrono_",
+    "cumax",
+    "identity_",
+    "orthogonal_",
+    "refine",
+    "timescale",
+    "uniform_gate_",
+]

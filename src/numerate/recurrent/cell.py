@@ -50,10 +50,7 @@ Form = Literal["elementwise", "reducing", "general"]
 def linear(x: Tensor, weight: Tensor, *biases: Tensor | None) -> Tensor:
     """``x @ weight.T`` plus those of the biases that exist; (..., I), (O, I), (O,) -> (..., O)."""
     present = [bias for bias in biases if bias is not None]
-    total = present[0] if present else None
-    for bias in present[1:]:
-        total = total + bias
-    return F.linear(x, weight, total)
+    return F.linear(x, weight, sum(present[1:], present[0]) if present else None)
 
 
 def empty_parameters(
@@ -148,9 +145,8 @@ class ColumnCell(Cell):
     def form(self) -> Form:
         return "elementwise"
 
-    @property
     @abstractmethod
-    def blocks(self) -> Mapping[str, int]:
+    def layout(self) -> dict[str, int]:
         """Name -> width of each block of columns, in order."""
 
     @abstractmethod
@@ -163,20 +159,20 @@ class ColumnCell(Cell):
         return self.bias and bool(self.recurrent_bias)
 
     @cached_property
-    def widths(self) -> list[int]:
-        return list(self.blocks.values())
+    def blocks(self) -> dict[str, int]:
+        """The layout, computed once."""
+        return self.layout()
 
-    def split(self, columns: Tensor) -> tuple[Tensor, ...]:
-        """The blocks of (..., columns), in order."""
-        return columns.split(self.widths, -1)
-
-    def block(self, columns: Tensor, name: str) -> Tensor:
-        """The block of that name, a view."""
-        return self.split(columns)[list(self.blocks).index(name)]
+    def named(self, columns: Tensor) -> dict[str, Tensor]:
+        """The blocks of (..., columns) by name, as views."""
+        return dict(zip(self.blocks, columns.split(list(self.blocks.values()), -1)))
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
-        columns = sum(self.widths)
-        shapes = {"weight_ih": (columns, self.input_size), "weight_hh": (columns, self.hidden_size)}
+        columns = sum(self.blocks.values())
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_ih": (columns, self.input_size),
+            "weight_hh": (columns, self.hidden_size),
+        }
         if self.bias:
             shapes["bias_ih"] = (columns,)
         if self.has_recurrent_bias:
@@ -203,6 +199,10 @@ class ColumnCell(Cell):
 
     def prepare(self, p: Parts) -> Parts:
         return {"recurrent_weight": self.recurrent_weight(p), "extras": self.extras(p)}
+
+    def columns(self, gx: Tensor, state: State, p: Parts) -> dict[str, Tensor]:
+        """The pre-activations of one step by block, where input and recurrent part are simply added."""
+        return self.named(gx + F.linear(state[0], p["recurrent_weight"]))
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         gh = F.linear(state[0], p["recurrent_weight"])

@@ -20,7 +20,7 @@ class GatedCell(ColumnCell):
 
     ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
     gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or of the ordinary biases
-    (gates without a vector). ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate.
+    (gates - and R). ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate.
     ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
     ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
     """
@@ -45,8 +45,7 @@ class GatedCell(ColumnCell):
         """The gate with this cell's choices filled in."""
         return gate(self.gate, tied=self.tied, downsize=self.downsize)
 
-    @cached_property
-    def blocks(self) -> Mapping[str, int]:
+    def layout(self) -> dict[str, int]:
         mechanism, size = self.mechanism, self.hidden_size
         blocks = {name: size for name in self.order if name != "partner" or mechanism.has_partner}
         if mechanism.master:
@@ -76,12 +75,13 @@ class GatedCell(ColumnCell):
             mechanism.reset_bias_(p["gate_bias"], self.timescale, generator)
         if not self.bias:
             return
-        forget = self.block(p["bias_ih"], "forget")
+        bias = self.named(p["bias_ih"])
+        forget = bias["forget"]
         forget.fill_(mechanism.forget_bias if self.forget_bias is None else self.forget_bias)
-        if self.timescale is not None and not mechanism.bias:
+        if self.timescale is not None and mechanism.elementwise and not mechanism.bias:
             init.chrono_(forget, self.timescale, generator=generator)
             if mechanism.has_partner and not mechanism.refined:
-                self.block(p["bias_ih"], "partner").copy_(-forget)
+                bias["partner"].copy_(-forget)
 
     def gate_shift(self, p: Parts) -> Tensor | None:
         """The gate's own vector as a bias of all columns: + on the (master) forget map, - on its partner."""
@@ -100,7 +100,3 @@ class GatedCell(ColumnCell):
         return self.mechanism(
             columns["forget"], columns.get("partner"), columns.get("master_forget"), columns.get("master_input")
         )
-
-    def named(self, columns: Tensor) -> dict[str, Tensor]:
-        """The blocks of (..., columns) by name."""
-        return dict(zip(self.blocks, self.split(columns)))

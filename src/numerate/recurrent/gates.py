@@ -1,4 +1,4 @@
-"""The nine gate mechanisms of Gu et al. (2020): pieces that turn pre-activations into an effective (forget, input) pair.
+"""The nine gate mechanisms of Gu et al. (2020): pieces that turn maps into an effective pair (forget, input).
 
 A cell then does ``state' = F * state + I * candidate``. A gate is data (four choices), so the nine of them combine with
 any cell that has a forget gate.
@@ -96,7 +96,7 @@ class Gate:
         master_forget: Tensor | None = None,
         master_input: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Pre-activations (..., H), those of masters (..., H / downsize) -> effective forget and input gate (..., H)."""
+        """Maps (..., H), those of masters (..., H / downsize) -> effective forget and input gate, (..., H)."""
         f = cumax(forget) if self.squash == "cumax" else forget.sigmoid()
         if self.refined:
             assert partner is not None
@@ -104,8 +104,10 @@ class Gate:
             return g, 1 - g
         if partner is None:
             i = 1 - f
+        elif self.squash == "cumax":
+            i = 1 - cumax(partner)
         else:
-            i = 1 - cumax(partner) if self.squash == "cumax" else partner.sigmoid()
+            i = partner.sigmoid()
         if self.master is None:
             return f, i
         assert master_forget is not None

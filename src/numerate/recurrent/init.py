@@ -46,7 +46,7 @@ def identity_(weight: Tensor) -> Tensor:
 
 @torch.no_grad()
 def uniform_gate_(bias: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    r"""Uniform gate initialisation: :math:`b = \sigma^{-1}(u)`, u ~ U[1/d, 1 - 1/d] with d entries (Gu et al., 2020)."""
+    r"""Uniform gate initialisation (Gu et al., 2020): :math:`b = \sigma^{-1}(u)`, u ~ U[1/d, 1 - 1/d], d entries."""
     edge = 1 / max(bias.numel(), 2)
     return bias.uniform_(edge, 1 - edge, generator=generator).logit_()
 

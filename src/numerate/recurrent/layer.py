@@ -1,8 +1,9 @@
 """The module around the loop: layers, directions, dropout, packed sequences, called like ``torch.nn.LSTM``."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,18 +14,6 @@ from numerate.recurrent.cell import Cell, Parts, State
 from numerate.recurrent.gates import timescale
 from numerate.recurrent.unroll import Observer, unroll
 from numerate.units.base import positive
-
-
-class LayerOptions(TypedDict, total=False):
-    """Keywords that every recurrent layer takes beside those of its cell; see :class:`Recurrent`."""
-
-    batch_first: bool
-    bidirectional: bool
-    dropout: float
-    zoneout: float | Sequence[float]
-    weight_dropout: float
-    device: Any
-    dtype: Any
 
 
 @dataclass(frozen=True)
@@ -84,10 +73,12 @@ class Recurrent(nn.Module):
         self.zoneout = tuple(rate("zoneout", value) for value in rates)
         if len(self.zoneout) != len(cell.state_shapes):
             raise ValueError(
-                f"zoneout must give one rate or {len(cell.state_shapes)}, one for each entry of the state, got {zoneout!r}"
+                f"zoneout must be one rate or {len(cell.state_shapes)}, one for each state entry, got {zoneout!r}"
             )
         if any(self.zoneout) and not cell.output_is_state:
             raise ValueError(f"zoneout is not defined for {type(cell).__name__}: its output is not part of its state")
+        if weight_dropout and "weight_hh" not in cell.parts("meta"):
+            raise ValueError(f"weight_dropout is not defined for {type(cell).__name__}: it has no weight_hh")
         self.part_names: list[tuple[str, ...]] = []
         for layer, layer_cell in enumerate(self.cells):
             for suffix in self.directions:
@@ -143,7 +134,7 @@ class Recurrent(nn.Module):
 
     def _run(self, x: Any, hx: State | Tensor | None, seen: list[list[dict[str, Tensor]]] | None) -> tuple[Any, State]:
         packed = x if isinstance(x, PackedSequence) else None
-        data: Tensor = x.data if packed is not None else x
+        data: Tensor = x.data if isinstance(x, PackedSequence) else x
         self._check_input(data, packed is not None)
         single = packed is None and data.dim() == 2
         if single:
@@ -222,10 +213,33 @@ class Recurrent(nn.Module):
         return list(zip(*(entry.unbind(0) for entry in entries)))
 
     def extra_repr(self) -> str:
-        values = {"num_layers": self.num_layers if self.num_layers > 1 else None}
+        values: dict[str, Any] = {"num_layers": self.num_layers if self.num_layers > 1 else None}
         values |= {name: getattr(self, name) for name in ("batch_first", "bidirectional", "dropout", "weight_dropout")}
         values["zoneout"] = self.zoneout if any(self.zoneout) else None
         return ", ".join([repr(self.cell), *(f"{name}={value}" for name, value in values.items() if value)])
+
+
+class CellLayer(Recurrent):
+    """A :class:`Recurrent` that makes its cell itself; keywords are those of the cell and those of Recurrent."""
+
+    cell_type: ClassVar[type[Cell]]
+    preset: ClassVar[Mapping[str, Any]] = {}
+    """Options of the cell that this layer sets unless told otherwise."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any) -> None:
+        names = {field.name for field in fields(self.cell_type)}
+        own = dict(self.preset) | {name: options.pop(name) for name in list(options) if name in names}
+        super().__init__(self.cell_type(input_size, hidden_size, **own), num_layers, **options)
+
+    def __init_subclass__(cls) -> None:
+        """Let ``help`` and editors show the keywords that really exist."""
+        sizes = list(inspect.signature(CellLayer.__init__).parameters.values())[1:4]
+        of_layer = list(inspect.signature(Recurrent.__init__).parameters.values())[3:]
+        of_cell = list(inspect.signature(cls.cell_type).parameters.values())[2:]
+        keywords = {k.name: k.replace(kind=inspect.Parameter.KEYWORD_ONLY) for k in (*of_cell, *of_layer)}
+        for name, value in cls.preset.items():
+            keywords[name] = keywords[name].replace(default=value)
+        cls.__signature__ = inspect.Signature([*sizes, *keywords.values()])  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Step(nn.Module):
@@ -257,8 +271,8 @@ class Step(nn.Module):
             )
         if x.dim() == 1:
             state = None if state is None else tuple(entry.unsqueeze(0) for entry in state)
-            output, state = self(x.unsqueeze(0), state)
-            return output.squeeze(0), tuple(entry.squeeze(0) for entry in state)
+            output, new = self(x.unsqueeze(0), state)
+            return output.squeeze(0), tuple(entry.squeeze(0) for entry in new)
         if state is None:
             state = cell.initial_state(x.shape[0], x)
         return cell.step(cell.project(x, p), state, cell.prepare(p))

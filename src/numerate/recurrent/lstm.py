@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.recurrent.cell import Parts, State
 from numerate.recurrent.gated import GatedCell
+from numerate.recurrent.layer import CellLayer
 
 
 def lstm(forget: Tensor, inlet: Tensor, candidate: Tensor, outlet: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,6 +39,12 @@ class LSTMCell(GatedCell):
         return lstm(f, i, columns["candidate"], columns["output"], state[1])
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
-        columns = self.named(gx + F.linear(state[0], p["recurrent_weight"]))
+        columns = self.columns(gx, state, p)
         f, i = self.open_gates(columns)
         return {"forget": f, "input": i, "output": columns["output"].sigmoid()}
+
+
+class LSTM(CellLayer):
+    """LSTM layer with any gate; torch's ``nn.LSTM`` weights load into it. See :class:`LSTMCell` for its keywords."""
+
+    cell_type = LSTMCell

@@ -11,7 +11,7 @@ Observer = Callable[[dict[str, Tensor]], None]
 
 
 def zone_out(new: State, old: State, rates: Sequence[float], training: bool) -> State:
-    """Zoneout (Krueger et al., 2017): each entry keeps its old value with its rate; the expectation outside training."""
+    """Zoneout (Krueger et al., 2017): values of the state stay with their rate; outside training, the expectation."""
     zoned = []
     for now, before, rate in zip(new, old, rates):
         if rate == 0:

@@ -1,0 +1,100 @@
+"""Efficient unitary recurrent network, FFT style (Jing et al., 2017)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numerate.recurrent import rotation
+from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters, linear
+from numerate.recurrent.layer import CellLayer
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EURNNCell(ColumnCell):
+    r"""Recurrence whose transition is orthogonal by construction: :math:`h' = \mathrm{modReLU}(F h + U x, b)`.
+
+    F is the product of log2 H levels of H/2 plane rotations; H is a power of two. State (h,), or (re, im) with
+    ``complex``, where the output is the real part. ``dense`` multiplies F out once per sequence; otherwise each step
+    rotates level by level, O(H log H). ``eps`` is added to \|v\| in modReLU (the authors' code: 0.01).
+    Angles U(-π, π), input weights U(-0.01, 0.01) without bias, modReLU bias 0.
+    """
+
+    complex: bool = False
+    dense: bool = True
+    eps: float = 0.0
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rotation.levels(self.hidden_size)
+
+    @property
+    def form(self) -> Form:
+        return "elementwise" if self.dense and not self.complex else "general"
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        shape = (self.hidden_size,)
+        return (shape, shape) if self.complex else (shape,)
+
+    def layout(self) -> dict[str, int]:
+        return {"real": self.hidden_size} | ({"imaginary": self.hidden_size} if self.complex else {})
+
+    def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
+        size, columns = self.hidden_size, sum(self.blocks.values())
+        pairs = (rotation.levels(size), size // 2)
+        shapes = {"weight_ih": (columns, self.input_size), "angle": pairs, "modrelu_bias": (size,)}
+        if self.bias:
+            shapes["bias_ih"] = (columns,)
+        if self.complex:
+            shapes |= {"phase": pairs, "diagonal": (size,)}
+        return empty_parameters(shapes, device, dtype)
+
+    def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
+        nn.init.uniform_(p["weight_ih"], -0.01, 0.01, generator=generator)
+        nn.init.zeros_(p["modrelu_bias"])
+        if self.bias:
+            nn.init.zeros_(p["bias_ih"])
+        for name in ("angle", "phase", "diagonal"):
+            if name in p:
+                rotation.reset_angle_(p[name], generator)
+
+    def project(self, x: Tensor, p: Parts) -> Tensor:
+        return linear(x, p["weight_ih"], p.get("bias_ih"))
+
+    def recurrent_weight(self, p: Parts) -> Tensor:
+        if self.complex:
+            return rotation.unitary_matrix(p["angle"], p["phase"], p["diagonal"])
+        return rotation.rotation_matrix(p["angle"])
+
+    def extras(self, p: Parts) -> tuple[Tensor, ...]:
+        return (p["modrelu_bias"],)
+
+    def prepare(self, p: Parts) -> Parts:
+        return super().prepare(p) if self.dense else {**p, "extras": self.extras(p)}
+
+    def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
+        v = gx + gh
+        if not self.complex:
+            return (rotation.mod_relu(v, *extras, eps=self.eps),)
+        return rotation.mod_relu_complex(*v.chunk(2, -1), *extras, eps=self.eps)
+
+    def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        if self.dense:
+            gh = F.linear(torch.cat(state, -1) if self.complex else state[0], p["recurrent_weight"])
+        elif self.complex:
+            re, im = state
+            gh = torch.cat(rotation.rotate_complex(re, im, p["angle"], p["phase"], p["diagonal"]), -1)
+        else:
+            gh = rotation.rotate(state[0], p["angle"])
+        new = self.activate(gx, gh, state, p["extras"])
+        return new[0], new
+
+
+class EURNN(CellLayer):
+    """EURNN layer; see :class:`EURNNCell`."""
+
+    cell_type = EURNNCell

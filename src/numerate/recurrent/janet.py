@@ -1,0 +1,62 @@
+"""JANET, the LSTM with a forget gate alone (van der Westhuizen & Lasenby, 2018)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from numerate.recurrent import init
+from numerate.recurrent.cell import ColumnCell, Parts, State
+from numerate.recurrent.gates import Timescale
+from numerate.recurrent.layer import CellLayer
+
+
+def janet(forget: Tensor, candidate: Tensor, h: Tensor, beta: float = 1.0) -> Tensor:
+    r"""One step from pre-activations: :math:`h' = \sigma(s) h + (1 - \sigma(s - \beta)) \tanh(u)`; all (..., H)."""
+    return forget.sigmoid() * h + (1 - (forget - beta).sigmoid()) * candidate.tanh()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JANETCell(ColumnCell):
+    """JANET; state (h,); columns f, u.
+
+    Glorot-uniform weights; the forget bias starts at ``forget_bias`` or, with ``timescale``, at chrono values
+    log U[1, timescale] as in the authors' code; the other bias at 0.
+    """
+
+    weight_init: init.WeightInit = "xavier_uniform"
+    beta: float = 1.0
+    forget_bias: float = 1.0
+    timescale: Timescale = None
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.hidden_size,),)
+
+    def layout(self) -> dict[str, int]:
+        return {"forget": self.hidden_size, "candidate": self.hidden_size}
+
+    @torch.no_grad()
+    def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
+        super().reset(p, generator)
+        if not self.bias:
+            return
+        forget = self.named(p["bias_ih"])["forget"]
+        if self.timescale is None:
+            nn.init.constant_(forget, self.forget_bias)
+        else:
+            init.chrono_(forget, self.timescale, offset=0.0, generator=generator)
+
+    def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
+        columns = self.named(gx + gh)
+        return (janet(columns["forget"], columns["candidate"], state[0], self.beta),)
+
+    def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
+        forget = self.columns(gx, state, p)["forget"]
+        return {"forget": forget.sigmoid(), "input": 1 - (forget - self.beta).sigmoid()}
+
+
+class JANET(CellLayer):
+    """JANET layer; see :class:`JANETCell`."""
+
+    cell_type = JANETCell

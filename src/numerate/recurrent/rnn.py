@@ -1,0 +1,81 @@
+"""The plain recurrent network (Elman, 1990)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numerate.recurrent import init
+from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters
+from numerate.recurrent.layer import CellLayer
+from numerate.units.base import one_of
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RNNCell(ColumnCell):
+    r"""Plain recurrence :math:`h' = f(U x + W h + b)`, f = tanh or ReLU; with ``layer_norm``, f(LN(U x + W h + b)).
+
+    ``recurrent_init``: W as the other weights, ``orthogonal`` or the ``identity`` (RNN-orth and RNN-id of Chandar et
+    al., 2019, which also use layer norm). ``activation``: by default ReLU for the identity, else tanh.
+    Layer norm has gain 1 and shift 0 at the start.
+    """
+
+    activation: Literal["tanh", "relu"] | None = None
+    recurrent_init: Literal["default", "orthogonal", "identity"] = "default"
+    layer_norm: bool = False
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("recurrent_init", self.recurrent_init, ("default", "orthogonal", "identity"))
+        one_of("activation", self.activation or "tanh", ("tanh", "relu"))
+
+    @property
+    def form(self) -> Form:
+        return "reducing" if self.layer_norm else "elementwise"
+
+    @property
+    def has_recurrent_bias(self) -> bool:
+        return self.bias and (not self.layer_norm if self.recurrent_bias is None else self.recurrent_bias)
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.hidden_size,),)
+
+    def layout(self) -> dict[str, int]:
+        return {"candidate": self.hidden_size}
+
+    def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
+        parts = super().parts(device, dtype)
+        if self.layer_norm:
+            shape = (self.hidden_size,)
+            parts |= empty_parameters({"norm_weight": shape, "norm_bias": shape}, device, dtype)
+        return parts
+
+    def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
+        super().reset(p, generator)
+        if self.recurrent_init == "orthogonal":
+            init.orthogonal_(p["weight_hh"], generator=generator)
+        elif self.recurrent_init == "identity":
+            init.identity_(p["weight_hh"])
+        if self.layer_norm:
+            nn.init.ones_(p["norm_weight"])
+            nn.init.zeros_(p["norm_bias"])
+
+    def extras(self, p: Parts) -> tuple[Tensor, ...]:
+        return (p["norm_weight"], p["norm_bias"]) if self.layer_norm else ()
+
+    def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
+        z = gx + gh
+        if self.layer_norm:
+            z = F.layer_norm(z, (self.hidden_size,), *extras, eps=self.eps)
+        kind = self.activation or ("relu" if self.recurrent_init == "identity" else "tanh")
+        return (z.relu() if kind == "relu" else z.tanh(),)
+
+
+class RNN(CellLayer):
+    """Plain recurrent layer; torch's ``nn.RNN`` weights load into it. See :class:`RNNCell` for its keywords."""
+
+    cell_type = RNNCell
