@@ -89,20 +89,25 @@ def test_divergence_is_recorded_with_its_step_and_disturbs_nobody(tmp_path, back
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_inalu_restarts_and_its_penalty_reach_the_rows(tmp_path, backend):
-    found = rows(
-        tmp_path,
-        trainings(
-            INALU,
-            seeds=tuple(range(6)),
-            optimiser=Adam(clip="value", limit=0.1),
-            penalties=(Penalty(penalty, After(0.05, 100), below=1.0),),
-            restart=Restart(history=150, every=10, above=1.0),
-            steps=600,
-        ),
-        backend=backend,
-    )
-    assert max(row.scores["restarts"] for row in found.values()) >= 1
+def test_runs_that_do_not_improve_restart_when_the_rule_says(tmp_path, backend):
+    stuck = {"optimiser": Adam(rate=1e-9), "restart": Restart(history=150, every=10, above=1.0), "steps": 600}
+    found = rows(tmp_path, trainings(ranges=((10.0, 20.0),), **stuck), backend=backend)
+    assert [row.scores["restarts"] for row in found.values()] == [3.0, 3.0, 3.0]  # at steps 150, 310, 470
+    fresh = [Training.build(t, seed, 3).weight for t in trainings(ranges=((10.0, 20.0),), **stuck) for seed in t.seeds]
+    for row in found.values():
+        np.testing.assert_allclose(row.weights["final"]["weight"], fresh[row.seed].detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inalu_trains_with_its_clipping_penalty_and_restarts(tmp_path, backend):
+    settings = {
+        "optimiser": Adam(clip="value", limit=0.1),
+        "penalties": (Penalty(penalty, After(0.05, 100), below=1.0),),
+        "restart": Restart(),
+        "steps": 400,
+    }
+    found = rows(tmp_path, trainings(INALU, **settings), backend=backend)
+    assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in found.values())
 
 
 class Steep(nn.Module):
@@ -137,7 +142,7 @@ from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training, train
 from numerate.units import NMU, Ramp, penalty
 work = [
-    Training(NMU, SingleModule("mul", r, PRIMER_RANGES[r]), tuple(range(4)), steps=4000, evaluate_every=100,
+    Training(NMU, SingleModule("mul", r, PRIMER_RANGES[r]), tuple(range(4)), steps=1500, evaluate_every=50,
              penalties=(Penalty(penalty, Ramp(10.0, 100, 300)),), evaluation_size=500)
     for r in ((1.0, 2.0), (-2.0, 2.0))
 ]

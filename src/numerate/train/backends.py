@@ -53,7 +53,7 @@ def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
 
 
 def _reasons() -> tuple[type[Exception], ...]:
-    from numerate.loops.ir import NotLowered
+    from numerate.loops.trace import NotLowered
     from numerate.loops.native import NoCompiler
 
     return NotLowered, NoCompiler
