@@ -1,0 +1,153 @@
+"""From a :class:`~numerate.loops.step.Step` to flat graphs of ATen operations, for one member.
+
+The whole step is traced: examples, loss, its gradient, penalties, clipping, Adam and bounds, with the functions that
+the plain loop uses. Nothing is asked of the user's module. Each function is traced at two batch sizes: what differs
+between the graphs is the batch, so no size is reserved as a mark, and numbers such as 1/n are those of the true size.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.func import functionalize, grad
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from numerate.loops.step import Step, Tensors, adam, clipped
+
+_aten = torch.ops.aten
+_SIMPLER = [  # core operations that torch can write in terms of simpler ones
+    _aten.addmm, _aten.elu, _aten.gelu, _aten.hardtanh, _aten.leaky_relu, _aten.native_layer_norm, _aten.relu6,
+    _aten._softmax, _aten._log_softmax, _aten._softmax_backward_data, _aten._log_softmax_backward_data,
+    _aten._prelu_kernel, _aten._prelu_kernel_backward, _aten.silu, _aten.std,
+]  # fmt: skip
+
+
+class NotLowered(NotImplementedError):
+    """A computation that the emitted loops cannot express; the message names the operation. Other loops can run it."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph of ATen operations with named inputs and outputs; ``batch[node]`` is the axis of the batch, if any."""
+
+    module: GraphModule
+    inputs: dict[str, Node]
+    outputs: dict[str, Node]
+    batch: dict[Node, int | None]
+
+
+def training_step(step: Step) -> Traced:
+    """One step of one member; moments and parameters in, the new ones out.
+
+    Inputs: ``parameters.*``, ``first.*``, ``second.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise`` (n, noise),
+    ``weights`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first three groups.
+    """
+
+    def function(values: Tensors) -> Tensors:
+        parameters, first, second, constants = (
+            _group(values, name) for name in ("parameters", "first", "second", "constants")
+        )
+        x, y = step.examples(values["uniforms"], constants)
+        found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
+        gradients = {name: g / step.batch for name, g in found.items()}
+        if step.penalties:
+            pull = grad(lambda p: _weighted(step, p, values["weights"]))(parameters)
+            gradients = {name: g + pull[name] for name, g in gradients.items()}
+        gradients = clipped(step, gradients, values.get("clip"))
+        results = adam(step, parameters, first, second, gradients, values["rate"], values["correction"])
+        return {
+            f"{name}.{k}": v
+            for name, group in zip(("parameters", "first", "second"), results)
+            for k, v in group.items()
+        }
+
+    def inputs(batch: int) -> Tensors:
+        groups = {name: _example(step.parameters) for name in ("parameters", "first", "second")}
+        groups["constants"] = _example(step.constants)
+        values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
+        values["uniforms"] = torch.rand(batch, step.draws)
+        if step.noise:
+            values["noise"] = torch.rand(batch, step.noise)
+        if step.penalties:
+            values["weights"] = torch.rand(len(step.penalties))
+        if step.clip is not None:
+            values["clip"] = torch.rand(())
+        return values | {"rate": torch.rand(()), "correction": torch.rand(2)}
+
+    return _trace(function, inputs, step.batch)
+
+
+def evaluation(step: Step) -> Traced:
+    """The loss of each example. Inputs: ``parameters.*``, ``constants.*``, ``uniforms`` (n, draws); output: ``loss`` (n,)."""
+
+    def function(values: Tensors) -> Tensors:
+        x, y = step.examples(values["uniforms"], _group(values, "constants"))
+        return {"loss": step.loss(step.predict(_group(values, "parameters"), x), y)}
+
+    def inputs(batch: int) -> Tensors:
+        groups = {"parameters": _example(step.parameters), "constants": _example(step.constants)}
+        values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
+        return values | {"uniforms": torch.rand(batch, step.draws)}
+
+    return _trace(function, inputs, 128)
+
+
+def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
+    return torch.stack([weights[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
+
+
+def _group(values: Tensors, name: str) -> Tensors:
+    return {k.removeprefix(f"{name}."): v for k, v in values.items() if k.startswith(f"{name}.")}
+
+
+def _example(shapes: Any) -> Tensors:
+    return {name: torch.rand(shape) for name, shape in shapes.items()}
+
+
+def _trace(function: Callable[[Tensors], Tensors], inputs: Callable[[int], Tensors], batch: int) -> Traced:
+    """Trace at two batch sizes and find the batch by comparing them."""
+    other = batch + 3
+    (graph, names), (twin, _) = (_graph(function, inputs(size)) for size in (batch, other))
+    nodes, twins = list(graph.graph.nodes), list(twin.graph.nodes)
+    if [n.target for n in nodes] != [n.target for n in twins]:
+        raise NotLowered("the operations of the step depend on the batch size")
+    axes = {node: _batch_axis(node, twin, batch, other) for node, twin in zip(nodes, twins)}
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    results = nodes[-1].args[0]
+    assert isinstance(results, (list, tuple))
+    return Traced(graph, dict(zip(inputs(batch), placeholders)), dict(zip(names, results)), axes)
+
+
+def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[GraphModule, list[str]]:
+    """The flat graph, and the names of its outputs."""
+    names: list[str] = []
+
+    def flat(*arguments: Tensor) -> tuple[Tensor, ...]:
+        results = function(dict(zip(values, arguments)))
+        names[:] = results
+        return tuple(results.values())
+
+    table: dict[Any, Any] = {**core_aten_decompositions(), **get_decompositions(_SIMPLER)}
+    pure = functionalize(flat, remove="mutations")
+    module = make_fx(pure, decomposition_table=table, tracing_mode="fake")(*values.values())
+    module.graph.eliminate_dead_code()
+    return module, names
+
+
+def _batch_axis(node: Node, twin: Node, batch: int, other: int) -> int | None:
+    """The one axis of a node's value whose size is the batch."""
+    value, twin_value = node.meta.get("val"), twin.meta.get("val")
+    if not isinstance(value, Tensor) or not isinstance(twin_value, Tensor):
+        return None
+    if value.ndim != twin_value.ndim:
+        raise NotLowered(f"the shape of {node.target} depends on the batch size")
+    axes = [d for d, (a, b) in enumerate(zip(value.shape, twin_value.shape)) if a != b]
+    if not axes:
+        return None
+    if len(axes) > 1 or (value.shape[axes[0]], twin_value.shape[axes[0]]) != (batch, other):
+        raise NotLowered(f"{node.target} mixes the batch with another dimension: {tuple(value.shape)}")
+    return axes[0]
