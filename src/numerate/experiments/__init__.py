@@ -1,0 +1,5 @@
+"""Every table and figure of the papers, one short file each."""
+
+from numerate.experiments.experiment import Experiment, Options, Recipe, experiments, select
+
+__all__ = ["Experiment", "Options", "Recipe", "experiments", "select"]

@@ -1,0 +1,262 @@
+"""The command line; everything heavy is imported when a command needs it."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from numerate import __version__
+
+try:
+    import typer
+except ModuleNotFoundError:  # the units alone need no command line
+    sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
+
+app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+rows_app = typer.Typer(no_args_is_help=True, help="Move finished runs between machines.")
+app.add_typer(rows_app, name="rows")
+
+Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
+SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
+Units = Annotated[str | None, typer.Option(help="Units, separated by commas; your own as package.module:Name.")]
+Ranges = Annotated[str | None, typer.Option(help="Training ranges, such as '[1,2) [-2,-1)'.")]
+Ids = Annotated[list[str], typer.Argument(help="Experiments (see: numerate list), or a paper for all of its own.")]
+
+
+def main() -> None:
+    """Entry point: bad input is one sentence and exit code 2, never a traceback."""
+    try:
+        app(standalone_mode=False)
+    except (ValueError, RuntimeError, OSError) as error:
+        if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
+            raise
+        _fail(str(error))
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command continues where it was", err=True)
+        sys.exit(130)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # wrong options and arguments
+            _fail(error.format_message())  # type: ignore[attr-defined]
+        raise
+
+
+def _fail(sentence: str) -> None:
+    typer.echo(f"numerate: {sentence}", err=True)
+    sys.exit(2)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"numerate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def numerate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Neural arithmetic, logic and long memory: units, and every published experiment on them."""
+    del version
+
+
+@app.command("list")
+def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments")] = "experiments") -> None:
+    """List what there is."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    if what == "experiments":
+        from numerate.experiments import experiments
+
+        table.add_column("experiment", no_wrap=True)
+        table.add_column("what it shows")
+        for experiment in experiments().values():
+            table.add_row(experiment.id, experiment.title)
+    elif what in ("units", "tasks"):
+        import importlib
+
+        module = importlib.import_module(f"numerate.{what}")
+        table.add_column(what[:-1], no_wrap=True)
+        table.add_column("what it is")
+        for name in module.__all__:
+            found = getattr(module, name)
+            if isinstance(found, type) and name not in ("Unit", "Task") and _is_listed(found, what):
+                table.add_row(name, _plain((found.__doc__ or "").strip().splitlines()[0]))
+    else:
+        raise ValueError(f"'numerate list' knows units, tasks and experiments, not {what!r}")
+    _print(table)
+
+
+def _plain(text: str) -> str:
+    """A docstring's first line without formulas and mark-up."""
+    text = re.sub(r"[:,]? *:math:`[^`]*`", "", text)
+    return re.sub(r":\w+:`([^`]*)`|``([^`]*)``", lambda m: m[1] or m[2], text).rstrip(" .,:") + "."
+
+
+def _is_listed(found: type, what: str) -> bool:
+    return issubclass(found, _unit_class()) if what == "units" else hasattr(found, "examples")
+
+
+def _unit_class() -> type:
+    from torch import nn
+
+    return nn.Module
+
+
+@app.command()
+def run(
+    ids: Ids,
+    size: SizeOption = "quick",
+    seeds: Seeds = None,
+    units: Units = None,
+    ranges: Ranges = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    backend: Annotated[str, typer.Option(help="auto, emitted, stacked, compiled or eager.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Cores to use (default: all).")] = None,
+    out: Out = Path("results"),
+) -> None:
+    """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
+    from numerate.experiments import select
+    from numerate.results import Store
+    from numerate.train import train
+
+    options = _options(size, seeds, units, ranges)
+    chosen = select(ids)
+    with Store(out / "results.sqlite") as store:
+        for experiment in chosen:
+            work = experiment.trainings(options)
+            with _progress(experiment.id) as tell:
+                train(
+                    work,
+                    store,
+                    experiment=experiment.id,
+                    backend=backend,
+                    device=device,
+                    threads=threads,
+                    progress=tell,
+                )
+            _report(experiment, store, options, out)
+
+
+@app.command()
+def report(
+    ids: Ids,
+    size: SizeOption = "quick",
+    seeds: Seeds = None,
+    units: Units = None,
+    ranges: Ranges = None,
+    out: Out = Path("results"),
+) -> None:
+    """Write the report of an experiment from the runs that are finished, without training."""
+    from numerate.experiments import select
+    from numerate.results import Store
+
+    options = _options(size, seeds, units, ranges)
+    with Store(out / "results.sqlite", readonly=True) as store:
+        for experiment in select(ids):
+            _report(experiment, store, options, out)
+
+
+def _report(experiment: Any, store: Any, options: Any, out: Path) -> None:
+    keys = [key for training in experiment.trainings(options) for key in training.run_keys()]
+    rows = experiment.rows_of(store.rows(keys=keys), options) if keys else []
+    if keys and not rows:
+        raise ValueError(
+            f"no finished run of {experiment.id} at size {options.size}; run: numerate run {experiment.id}"
+        )
+    shown = experiment.show(experiment, rows, options, out / experiment.id)
+    if shown.summary is not None:
+        _print(shown.summary)
+    typer.echo(f"{experiment.id}: {shown.page}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run: the first digits of its key, '-' and the seed.")],
+    out: Out = Path("results"),
+) -> None:
+    """One run: its configuration, curves, weights and formula."""
+    from numerate.report.single import show_run
+    from numerate.results import Store
+
+    with Store(out / "results.sqlite", readonly=True) as store:
+        _print(show_run(store, name))
+
+
+@rows_app.command("export")
+def rows_export(
+    path: Annotated[Path, typer.Argument(help="Results file to write or add to.")],
+    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+    out: Out = Path("results"),
+) -> None:
+    """Copy finished runs into a file that can be carried to another machine."""
+    from numerate.results import Store
+
+    with Store(out / "results.sqlite", readonly=True) as store:
+        typer.echo(f"{path}: {store.export(path, experiment)}")
+
+
+@rows_app.command("import")
+def rows_import(
+    path: Annotated[Path, typer.Argument(help="Results file to read.")], out: Out = Path("results")
+) -> None:
+    """Add the finished runs of another results file to this one; runs already there are left as they are."""
+    from numerate.results import Store
+
+    with Store(out / "results.sqlite") as store:
+        typer.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
+
+
+def _options(size: str, seeds: int | None, units: str | None, ranges: str | None) -> Any:
+    from numerate.experiments import Options
+    from numerate.published import parse_range
+
+    spans = None
+    if ranges is not None:
+        parts = [part.strip() + ")" for part in ranges.replace("]", ")").split(")") if part.strip(" ,;")]
+        spans = tuple(parse_range(part.lstrip(" ,;")) for part in parts)
+        if None in spans or not spans:
+            raise ValueError(f"ranges are given as '[1,2) [-2,-1)', got {ranges!r}")
+    chosen = None if units is None else tuple(unit.strip() for unit in units.split(",") if unit.strip())
+    return Options(size, seeds, chosen, spans)  # type: ignore[arg-type]
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)
+
+
+class _progress:
+    """A line that says how many runs are done, how many succeeded and how long it will take."""
+
+    def __init__(self, title: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[runs]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
+        self.task = self.bar.add_task(title, total=1.0, runs="", left="")
+
+    def __enter__(self) -> Callable[[Any], None]:
+        self.bar.start()
+        return self.tell
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def tell(self, now: Any) -> None:
+        left = "" if not now.remaining else f"{now.remaining:.0f} s left"
+        rate = f", {now.solved / now.trained:.0%} solved" if now.trained else ""
+        text = f"{now.finished:,} of {now.total:,} runs{rate}  {now.label}"
+        self.bar.update(self.task, completed=now.fraction, runs=text, left=left)

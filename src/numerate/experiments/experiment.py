@@ -1,0 +1,152 @@
+"""What an experiment is: which configurations to train at each size, and what to show of the finished runs."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal
+
+from numerate.results import Row
+from numerate.tasks.task import Range
+from numerate.train import Adam, Penalty, Restart, Training
+from numerate.train.specification import Factory
+
+SIZES = ("smoke", "quick", "paper")
+Size = Literal["smoke", "quick", "paper"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may change about an experiment; ``None`` leaves it as the experiment has it."""
+
+    size: Size = "quick"
+    seeds: int | None = None
+    units: tuple[str | Factory, ...] | None = None
+    ranges: tuple[Range, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise ValueError(f"size must be one of {', '.join(SIZES)}, got {self.size!r}")
+        if self.seeds is not None and self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+
+    def seed_range(self, **counts: int) -> tuple[int, ...]:
+        """Seeds 0, 1, ...: as many as the user says, else as this size has (``smoke=2, quick=10, paper=25``)."""
+        return tuple(range(self.seeds or counts[self.size]))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model and how it is trained."""
+
+    model: Factory
+    optimiser: Adam = Adam()  # noqa: RUF009 (frozen)
+    penalties: tuple[Penalty, ...] = ()
+    restart: Restart | None = None
+
+    def training(self, **settings: Any) -> Training:
+        return Training(
+            self.model, optimiser=self.optimiser, penalties=self.penalties, restart=self.restart, **settings
+        )
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper.
+
+    ``trainings(options)`` says what to run; ``show(rows, options, folder)`` writes the report from finished runs alone
+    and returns the files it wrote, the page first.
+    """
+
+    id: str
+    title: str
+    trainings: Callable[[Options], list[Training]]
+    show: Callable[..., Any]
+    about: str = ""
+    """One sentence: what is compared with what."""
+    differences: tuple[str, ...] = field(default=())
+    """Known reasons why numbers may differ from the published ones."""
+
+    def rows_of(self, rows: Sequence[Row], options: Options) -> list[Row]:
+        """The rows that belong to these options, labelled as this experiment labels them."""
+        labels = {key: t.labels for t in self.trainings(options) for key in t.run_keys()}
+        chosen = [row for row in rows if row.key in labels]
+        return [replace(row, labels=labels[row.key], experiment=self.id) for row in chosen]
+
+
+def import_unit(path: str) -> Factory:
+    """A user's own unit by import path, ``package.module:Name``."""
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ValueError(f"a unit of your own is given as package.module:Name, got {path!r}")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"cannot import {module!r} for the unit {path!r}: {error}") from None
+    except AttributeError:
+        raise ValueError(f"module {module!r} has no {name!r}") from None
+    if not callable(found):
+        raise ValueError(f"{path!r} is not a class or function that makes a model of (inputs, outputs)")
+    return found
+
+
+def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recipe]) -> dict[str, Recipe]:
+    """Recipes by name: all known ones, those named, or a user's own class (which may carry a ``recipe``)."""
+    if units is None:
+        return known
+    chosen: dict[str, Recipe] = {}
+    simple = {_simple(name): name for name in known}
+    for unit in units:
+        if isinstance(unit, str) and _simple(unit) in simple:
+            name = simple[_simple(unit)]
+            chosen[name] = known[name]
+        elif isinstance(unit, str) and ":" not in unit:
+            names = ", ".join(known)
+            raise ValueError(
+                f"unit {unit!r} is not part of this experiment; allowed are {names}, or package.module:Name"
+            )
+        else:
+            factory = import_unit(unit) if isinstance(unit, str) else unit
+            own = getattr(factory, "recipe", None)
+            name = getattr(factory, "__name__", str(factory))
+            chosen[name] = own if isinstance(own, Recipe) else Recipe(factory)
+    return chosen
+
+
+def _simple(name: str) -> str:
+    """Printed names without signs: ``NAC•`` is also nac*, ``Real NPU`` realnpu, ``G-NALU`` gnalu."""
+    return name.lower().replace("•", "*").replace(" ", "").replace("-", "").replace("_", "")
+
+
+@cache
+def experiments() -> dict[str, Experiment]:
+    """All experiments by id, found in the packages below this one; a new file is a new experiment."""
+    import numerate.experiments as package
+
+    found: dict[str, Experiment] = {}
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(info.name)
+        for experiment in getattr(module, "EXPERIMENTS", ()):
+            found[experiment.id] = experiment
+    return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
+
+
+def _natural(name: str) -> list[Any]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def select(ids: Sequence[str]) -> list[Experiment]:
+    """Experiments by id; the name of a paper stands for all of its experiments."""
+    known = experiments()
+    chosen: list[Experiment] = []
+    for name in ids:
+        found = [e for id_, e in known.items() if id_ == name or id_.startswith(f"{name}/")]
+        if not found:
+            papers = sorted({id_.split("/")[0] for id_ in known})
+            raise ValueError(
+                f"there is no experiment {name!r}; see 'numerate list experiments' ({', '.join(papers)}, ...)"
+            )
+        chosen += [e for e in found if e not in chosen]
+    return chosen
