@@ -41,6 +41,6 @@ class Eager:
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         def one(s: int) -> Tensor:
             x, y = self.step.examples(uniforms, {k: v[s] for k, v in constants.items()})
-            return self.step.loss(self.step.predict({k: v[s] for k, v in parameters.items()}, x), y).mean()
+            return self.step.error(self.step.predict({k: v[s] for k, v in parameters.items()}, x), y).mean()
 
         return torch.stack([one(s) for s in range(len(next(iter(parameters.values()))))])

@@ -88,7 +88,7 @@ class Stacked:
 
     def _evaluate_one(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         x, y = self.step.examples(uniforms, constants)
-        return self.step.loss(self.step.predict(parameters, x), y).mean()
+        return self.step.error(self.step.predict(parameters, x), y).mean()
 
     @torch.no_grad()
     def _train_block(self, state: State, members: Members, weights: Tensor, correction: Tensor) -> None:

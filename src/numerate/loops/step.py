@@ -49,6 +49,9 @@ class Step:
     """Uniform numbers that the model itself draws for one example in training."""
     batch: int = 128
     loss: Callable[[Tensor, Tensor], Tensor] = squared_error
+    """(prediction, target) -> (n,), what training minimises."""
+    error: Callable[[Tensor, Tensor], Tensor] = squared_error
+    """(prediction, target) -> (n,), what evaluation reports."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: str | None = None
@@ -122,7 +125,7 @@ class Loop(Protocol):
         ...
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
-        """Mean loss of each member on the examples made from ``uniforms`` (n, draws) -> (S,) float32."""
+        """Mean error of each member on the examples made from ``uniforms`` (n, draws) -> (S,) float32."""
         ...
 
 

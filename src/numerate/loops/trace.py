@@ -86,7 +86,7 @@ def evaluation(step: Step) -> Traced:
 
     def function(values: Tensors) -> Tensors:
         x, y = step.examples(values["uniforms"], _group(values, "constants"))
-        return {"loss": step.loss(step.predict(_group(values, "parameters"), x), y)}
+        return {"loss": step.error(step.predict(_group(values, "parameters"), x), y)}
 
     def inputs(batch: int) -> Tensors:
         groups = {"parameters": _example(step.parameters), "constants": _example(step.constants)}
