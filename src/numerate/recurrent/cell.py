@@ -141,6 +141,10 @@ class ColumnCell(Cell):
     recurrent_bias: bool | None = None
     weight_init: init.WeightInit = "uniform"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.blocks  # computed now: a compiler cannot look into a cached property that is still empty
+
     @property
     def form(self) -> Form:
         return "elementwise"

@@ -99,7 +99,7 @@ class DNCCell(Cell):
         for name in ("slots", "width", "read_heads", "write_heads"):
             positive(name, getattr(self, name))
         one_of("strength", self.strength, ("softplus", "oneplus"))
-        _ = self.controller
+        _ = self.controller, self.interface  # computed now: a compiler cannot look into an empty cached property
 
     @cached_property
     def controller(self) -> LSTMCell:

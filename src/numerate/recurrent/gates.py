@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from numerate.recurrent import init
+from numerate.units.base import positive
 
 Timescale = float | Literal["unknown"] | None
 
@@ -27,7 +28,7 @@ def refine(forget: Tensor, refinement: Tensor) -> Tensor:
 
 def timescale(forget: Tensor) -> Tensor:
     """Characteristic number of steps a forget activation remembers: 1 / (1 - f)."""
-    return 1 / (1 - forget)
+    return 1 / (1 - forget).clamp_min(0)  # rounding may carry a cumulative sum beyond 1
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Gate:
 
     def check(self, size: int, timescale: Timescale) -> None:
         """One clear sentence if the gate cannot serve ``size`` units."""
-        if self.master and (self.downsize < 1 or size % self.downsize):
+        if self.master and size % self.downsize:
             raise ValueError(
                 f"gate {self.name!r} shares each master gate among downsize={self.downsize} units, "
                 f"which must divide the hidden size {size}"
@@ -147,5 +148,5 @@ def gate(kind: str | Gate, *, tied: bool | None = None, downsize: int | None = N
         if kind not in GATES:
             raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
         kind = GATES[kind]
-    changes = {"tied": tied, "downsize": downsize}
+    changes = {"tied": tied, "downsize": downsize and positive("downsize", downsize)}
     return replace(kind, **{name: value for name, value in changes.items() if value is not None})
