@@ -29,6 +29,8 @@ def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
     try:
         app(standalone_mode=False)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
     except (ValueError, RuntimeError, OSError) as error:
         if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
             raise
@@ -36,8 +38,6 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("stopped; the same command continues where it was", err=True)
         sys.exit(130)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
     except Exception as error:
         if hasattr(error, "format_message"):  # wrong options and arguments
             _fail(error.format_message())  # type: ignore[attr-defined]

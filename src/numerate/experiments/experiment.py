@@ -4,9 +4,10 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from numerate.results import Row
 from numerate.tasks.task import Range
@@ -53,20 +54,26 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One table or figure of a paper.
+class Shown:
+    """What an experiment wrote: the page to open, and a summary for the terminal (a rich renderable)."""
 
-    ``trainings(options)`` says what to run; ``show(rows, options, folder)`` writes the report from finished runs alone
-    and returns the files it wrote, the page first.
-    """
+    page: Path
+    summary: Any = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper: what to run, and what to show of the finished runs."""
 
     id: str
     title: str
     trainings: Callable[[Options], list[Training]]
-    show: Callable[..., Any]
+    """What to run; nothing, for a figure that follows from the definitions alone."""
+    show: Callable[["Experiment", list[Row], Options, Path], Shown]
+    """Write the report into a folder, from finished runs alone."""
     about: str = ""
-    """One sentence: what is compared with what."""
-    differences: tuple[str, ...] = field(default=())
+    """One sentence under the title: what was asked, and how."""
+    reasons: tuple[str, ...] = ()
     """Known reasons why numbers may differ from the published ones."""
 
     def rows_of(self, rows: Sequence[Row], options: Options) -> list[Row]:
@@ -89,7 +96,7 @@ def import_unit(path: str) -> Factory:
         raise ValueError(f"module {module!r} has no {name!r}") from None
     if not callable(found):
         raise ValueError(f"{path!r} is not a class or function that makes a model of (inputs, outputs)")
-    return found
+    return cast(Factory, found)
 
 
 def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recipe]) -> dict[str, Recipe]:
@@ -138,11 +145,11 @@ def _natural(name: str) -> list[Any]:
 
 
 def select(ids: Sequence[str]) -> list[Experiment]:
-    """Experiments by id; the name of a paper stands for all of its experiments."""
+    """Experiments by id; the name of a paper that is no experiment itself stands for all of its experiments."""
     known = experiments()
     chosen: list[Experiment] = []
     for name in ids:
-        found = [e for id_, e in known.items() if id_ == name or id_.startswith(f"{name}/")]
+        found = [known[name]] if name in known else [e for id_, e in known.items() if id_.startswith(f"{name}/")]
         if not found:
             papers = sorted({id_.split("/")[0] for id_ in known})
             raise ValueError(
