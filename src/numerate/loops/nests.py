@@ -1,0 +1,145 @@
+"""Group the statements of a region into loop nests.
+
+Small dimensions are written out, large ones become loops. Statements that run over the same loops share one nest, so that
+an intermediate value which nothing else needs stays in a register.
+"""
+
+from dataclasses import dataclass, field
+from itertools import product
+
+from numerate.loops.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total, View, operands
+
+UNROLLED = 16
+"""Dimensions up to this size are written out,"""
+COPIES = 64
+"""as long as a statement is not written more often than this."""
+TILE = 4
+"""A looped dimension is cut into tiles of this size, which are written out, where it can be divided."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A statement whose axes (of the output, then of what is folded) are each either a loop of its nest or written out."""
+
+    statement: Statement
+    sizes: tuple[int, ...]
+    loops: tuple[int | None, ...]
+    """For each axis the number of the nest's loop that runs over it, or None."""
+    outer: int
+    """The first so many axes belong to the output; the others are folded."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the result is complete only after the nest's loops."""
+        return isinstance(self.statement, Total) or any(loop is not None for loop in self.loops[self.outer :])
+
+
+@dataclass
+class Nest:
+    """Statements inside common loops, outermost first."""
+
+    loops: tuple[int, ...]
+    statements: list[Placed] = field(default_factory=list)
+
+
+def loop_strides(view: View, placed: Placed) -> tuple[int, ...]:
+    """How far a view moves with each loop of the nest."""
+    by_loop = {loop: stride for loop, stride in zip(placed.loops, view.strides) if loop is not None}
+    return tuple(
+        by_loop.get(loop, 0) for loop in range(1 + max((k for k in placed.loops if k is not None), default=-1))
+    )
+
+
+def places(view: View, placed: Placed) -> set[int]:
+    """Where in the buffer a view reaches in the first iteration of all loops."""
+    spans = [range(s) if loop is None else (0,) for s, loop in zip(view.shape, placed.loops)]
+    return {view.offset + sum(i * stride for i, stride in zip(index, view.strides)) for index in product(*spans)}
+
+
+def arrange_loops(statements: list[Statement]) -> list[Nest]:
+    """Put every statement into the earliest nest with its loops that comes after all that it depends on."""
+    nests: list[Nest] = []
+    writers: dict[Buffer, list[tuple[int, Placed]]] = {}
+    for statement in statements:
+        placed = _place(statement)
+        sizes = tuple(size for size, loop in zip(placed.sizes, placed.loops) if loop is not None)
+        earliest = 0
+        buffers = {a.buffer for a in operands(placed.statement) if isinstance(a, View)} | {statement.out.buffer}
+        for buffer in buffers:
+            for number, writer in writers.get(buffer, []):
+                earliest = max(
+                    earliest, number if nests[number].loops == sizes and _follows(placed, writer) else number + 1
+                )
+        candidates = (number for number in range(earliest, len(nests)) if nests[number].loops == sizes)
+        chosen = next(candidates, None)
+        if chosen is None:
+            chosen = len(nests)
+            nests.append(Nest(sizes))
+        nests[chosen].statements.append(placed)
+        writers.setdefault(statement.out.buffer, []).append((chosen, placed))
+    return nests
+
+
+def _follows(reader: Placed, writer: Placed) -> bool:
+    """Whether ``reader`` may stand behind ``writer`` in one nest: it needs what the same iteration has written."""
+    out = writer.statement.out
+    if not any(loop is not None for loop in writer.loops):
+        return True
+    if writer.late or reader.statement.out.buffer is out.buffer:
+        return False
+    written, moves = places(out, writer), loop_strides(out, writer)
+    views = [a for a in operands(reader.statement) if isinstance(a, View) and a.buffer is out.buffer]
+    return all(loop_strides(view, reader) == moves and places(view, reader) <= written for view in views)
+
+
+def _place(statement: Statement) -> Placed:
+    """Decide which axes are loops; axes of size 1 vanish, and large ones are cut into tiles."""
+    inner = statement.inner if isinstance(statement, Fold) else ()
+    domain = (*statement.out.shape, *inner)
+    pieces: list[list[tuple[int, bool]]] = []  # for each axis its parts from outside: (size, looped)
+    copies = 1
+    for size in reversed(domain):
+        if size <= UNROLLED and copies * size <= COPIES:
+            parts = [(size, False)] if size > 1 else []
+            copies *= size
+        elif size % TILE == 0 and copies * TILE <= COPIES and not isinstance(statement, Scan):
+            parts = [(size // TILE, True), (TILE, False)]
+            copies *= TILE
+        else:
+            parts = [(size, True)]
+        pieces.insert(0, parts)
+    outer = sum(len(parts) for parts in pieces[: len(statement.out.shape)])
+    flat = [part for parts in pieces for part in parts]
+    loops: list[int | None] = []
+    for _, looped in flat:
+        loops.append(sum(loop is not None for loop in loops) if looped else None)
+    return Placed(_cut(statement, pieces), tuple(size for size, _ in flat), tuple(loops), outer)
+
+
+def _cut(statement: Statement, pieces: list[list[tuple[int, bool]]]) -> Statement:
+    """The same statement with its axes cut into parts."""
+    outer = pieces[: len(statement.out.shape)]
+
+    def cut(operand: Operand, axes: list[list[tuple[int, bool]]]) -> Operand:
+        if not isinstance(operand, View):
+            return operand
+        shape: list[int] = []
+        strides: list[int] = []
+        for parts, stride in zip(axes, operand.strides):
+            sizes = [size for size, _ in parts]
+            shape += sizes
+            strides += [stride * TILE, stride] if len(sizes) == 2 else [stride] * len(sizes)
+        return View(operand.buffer, tuple(shape), tuple(strides), operand.offset)
+
+    out = cut(statement.out, outer)
+    assert isinstance(out, View)
+    if isinstance(statement, Map):
+        return Map(out, statement.function, tuple(cut(a, outer) for a in statement.args))
+    if isinstance(statement, Total):
+        return Total(out, tuple(cut(a, outer) for a in statement.args))
+    if isinstance(statement, Scan):
+        arg = cut(statement.arg, outer)
+        assert isinstance(arg, View)
+        return Scan(out, statement.function, arg)
+    inner = tuple(size for parts in pieces[len(statement.out.shape) :] for size, _ in parts)
+    return Fold(out, statement.function, tuple(cut(a, pieces) for a in statement.args), inner)
