@@ -16,7 +16,7 @@ def nmu(x: Tensor, weight: Tensor) -> Tensor:
 
     x: (..., I), weight: (O, I) -> (..., O). Paper 2020, section 2.3.
     """
-    return (weight * x.unsqueeze(-2) + 1 - weight).prod(-1)
+    return (weight * x.unsqueeze(-2) + (1 - weight)).prod(-1)
 
 
 class NMU(Unit):

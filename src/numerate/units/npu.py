@@ -20,7 +20,7 @@ def relevance(x: Tensor, gate: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     x: (..., I), gate: (I,), clipped to [0, 1] here -> two of (..., I). Primer, eqs. 18 to 20.
     """
     gate = gate.clamp(0, 1)
-    return torch.log(gate * (x.abs() + eps) + 1 - gate), torch.where(x < 0, pi * gate, 0.0)
+    return torch.log(gate * (x.abs() + eps) + (1 - gate)), torch.where(x < 0, pi * gate, 0.0)
 
 
 def npu(x: Tensor, weight_real: Tensor, weight_imag: Tensor, gate: Tensor, *, eps: float = EPS) -> Tensor:

@@ -41,7 +41,7 @@ def nmru(x: Tensor, weight: Tensor, gate: Tensor | None = None, *, sign: bool = 
     size, angle = x.abs(), pi * (x < 0).to(x.dtype)
     if gate is not None:
         gate = gate.clamp(0, 1)
-        size, angle = gate * size + 1 - gate, gate * angle
+        size, angle = gate * size + (1 - gate), gate * angle
     product = nmu(size, weight)
     return product * torch.cos(F.linear(angle, weight)) if sign else product
 
@@ -53,7 +53,7 @@ def reciprocal_unit(x: Tensor, weight: Tensor, *, training: bool = False) -> Ten
     """
     chosen = torch.tanh(1000 * weight) ** 2 if training else weight.abs()
     x = x.unsqueeze(-2)
-    return (x.sign() * x.abs() ** weight * chosen + 1 - chosen).prod(-1)
+    return (x.sign() * x.abs() ** weight * chosen + (1 - chosen)).prod(-1)
 
 
 class StochasticNMU(Unit):
