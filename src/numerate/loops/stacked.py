@@ -54,8 +54,8 @@ class Stacked:
 
     def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps).to(self.device)
-        for index in _blocks(len(members), self.block):
-            part, who = _to(state.take(index), self.device), _members_to(members.take(index), self.device)
+        for index in _blocks(len(members), self.block, members.seeds.device):
+            part, who = _to(state.take(index), self.device), members.take(index).to(self.device)
             self._train_block(part, who, weights[:, :, index].to(self.device), correction)
             kept = index[: _unpadded(index, len(members))]
             for group, values in (
@@ -78,7 +78,7 @@ class Stacked:
         losses = []
         # as many members at once as keep the largest tensor near 2**22 numbers; fixed by the step and n alone
         block = max(1, 2**22 // max(1, uniforms.shape[0] * max(self.step.draws, self._widest())))
-        for index in _blocks(count, block):
+        for index in _blocks(count, block, uniforms.device):
             chosen = [{k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants)]
             losses.append(self._loss(chosen[0], chosen[1], uniforms.to(self.device))[: _unpadded(index, count)])
         return torch.cat(losses).to(next(iter(parameters.values())).device)
@@ -186,9 +186,10 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _blocks(count: int, block: int) -> list[Tensor]:
+def _blocks(count: int, block: int, device: torch.device) -> list[Tensor]:
     """Indices 0 .. count - 1 in blocks of exactly ``block``; the last block is padded by repeating the last member."""
-    return [torch.arange(i, i + block).clamp(max=count - 1) for i in range(0, count, block)]
+    places = torch.arange(block, device=device)
+    return [(i + places).clamp(max=count - 1) for i in range(0, count, block)]
 
 
 def _unpadded(index: Tensor, count: int) -> int:
@@ -201,9 +202,3 @@ def _to(state: State, device: torch.device) -> State:
 
     diverged = state.diverged.to(device)
     return State(moved(state.parameters), moved(state.first), moved(state.second), diverged, state.step)
-
-
-def _members_to(members: Members, device: torch.device) -> Members:
-    clip = None if members.clip is None else members.clip.to(device)
-    constants = {k: v.to(device) for k, v in members.constants.items()}
-    return Members(members.seeds.to(device), constants, members.rate.to(device), clip)

@@ -74,6 +74,12 @@ class Members:
     def __len__(self) -> int:
         return len(self.seeds)
 
+    def to(self, device: torch.device | str) -> "Members":
+        """The same on another device."""
+        clip = None if self.clip is None else self.clip.to(device)
+        constants = {k: v.to(device) for k, v in self.constants.items()}
+        return Members(self.seeds.to(device), constants, self.rate.to(device), clip)
+
     def take(self, index: Tensor) -> "Members":
         """The members at ``index``, in that order."""
         clip = None if self.clip is None else self.clip[index]

@@ -53,8 +53,8 @@ def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
 
 
 def _reasons() -> tuple[type[Exception], ...]:
-    from numerate.loops.trace import NotLowered
     from numerate.loops.native import NoCompiler
+    from numerate.loops.trace import NotLowered
 
     return NotLowered, NoCompiler
 

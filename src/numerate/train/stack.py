@@ -98,21 +98,28 @@ def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
 
 
-def penalty_weights(runs: Sequence[Run], start: int, steps: int, validation: Tensor) -> Tensor:
-    """Weight of each penalty at each step for each member; (K, steps, S). ``validation``: last error, (S,)."""
-    t = torch.arange(start, start + steps, dtype=torch.float64)
-    kinds = {run.training.penalties: i for i, run in enumerate(runs)}
-    order = list(kinds)
-    which = torch.tensor([order.index(run.training.penalties) for run in runs])
-    tables = []
-    for k in range(len(runs[0].training.penalties)):
-        table = torch.stack([penalties[k].schedule(t).float() for penalties in order], -1)[:, which]
-        limits = [run.training.penalties[k].below for run in runs]
-        if any(limit is not None for limit in limits):
-            limit = torch.tensor([np.inf if limit is None else limit for limit in limits])
-            table = table * ((validation < limit) | limit.isinf())
-        tables.append(table)
-    return torch.stack(tables) if tables else torch.zeros(0, steps, len(runs))
+class PenaltyWeights:
+    """Weight of each penalty at each step for each member: (K, steps, S), on ``device``."""
+
+    def __init__(self, runs: Sequence[Run], device: str = "cpu") -> None:
+        kinds = list(dict.fromkeys(run.training.penalties for run in runs))
+        self.kinds, self.device = kinds, device
+        self.which = torch.tensor([kinds.index(run.training.penalties) for run in runs], device=device)
+        self.limits = [
+            torch.tensor([np.inf if p[k].below is None else p[k].below for p in kinds], device=device)[self.which]
+            if any(p[k].below is not None for p in kinds)
+            else None
+            for k in range(len(kinds[0]))
+        ]
+
+    def __call__(self, start: int, steps: int, validation: Tensor) -> Tensor:
+        """For the steps from ``start`` on; ``validation``: each member's last error, (S,)."""
+        t = torch.arange(start, start + steps, dtype=torch.float64, device=self.device)
+        tables = []
+        for k, limit in enumerate(self.limits):
+            table = torch.stack([penalties[k].schedule(t).float() for penalties in self.kinds], -1)[:, self.which]
+            tables.append(table if limit is None else table * ((validation < limit) | limit.isinf()))
+        return torch.stack(tables) if tables else torch.zeros(0, steps, len(self.which), device=self.device)
 
 
 def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: int) -> int | None:

@@ -20,6 +20,10 @@ from numerate.units import snapped_parameters, sparsity_error
 
 _MEMORY = 2**30  # bytes of state and penalty weights that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
+BEST_OF_LAST = 5000
+"""The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
+MOST_POINTS = 200
+"""Longer curves are thinned before they are stored; what is read off them is computed from all points."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,17 @@ class _Group:
         self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
         self.step, self.model = stack.make_step(self.training)
         self.backend, self.loop = _cached_loop(self.training, self.step, backend, device, threads)
-        self.members = stack.members(self.runs)
+        self.members = stack.members(self.runs).to(device)
         self.splits = {
-            split: (stack.constants(self.runs, split), stack.evaluation_uniforms(self.training, split))
+            split: (
+                {k: v.to(device) for k, v in stack.constants(self.runs, split).items()},
+                stack.evaluation_uniforms(self.training, split).to(device),
+            )
             for split in ("validation", "test")
         }
+        self.weights = stack.PenaltyWeights(self.runs, device)
+        points = self.training.steps // self.training.evaluate_every + 1
+        self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = vmap(stack.of_parameters(self.model, sparsity_error))
         self.snap = vmap(stack.of_parameters(self.model, snapped_parameters))
 
@@ -159,8 +169,7 @@ class _Group:
     def _train(self, steps: int) -> None:
         """To the next evaluation, stopping where members restart."""
         start, end = self.state.step, self.state.step + steps
-        validation = torch.from_numpy(self.curves["validation"][-1])
-        weights = stack.penalty_weights(self.runs, start, steps, validation)
+        weights = self.weights(start, steps, self.curves["validation"][-1])
         for stop, due in [*self._restarts(start, steps), (end, [])]:
             if stop > self.state.step:
                 at = self.state.step - start
@@ -173,7 +182,7 @@ class _Group:
         """(step, members that restart there), in order."""
         if self.training.restart is None:
             return []
-        curves = np.stack(self.curves["validation"], -1).astype(np.float64)
+        curves = torch.stack(self.curves["validation"], -1).double().cpu().numpy()
         times = [
             stack.restart_times(run, curves[s], int(self.since[s]), start, steps) for s, run in enumerate(self.runs)
         ]
@@ -186,19 +195,22 @@ class _Group:
         self.since[due] = at + 1
         fresh = stack.initial_parameters([self.runs[s] for s in due], self.restarts[due].tolist())
         for name, value in fresh.items():
-            self.state.parameters[name][due] = value
+            self.state.parameters[name][due] = value.to(self.device)
 
+    @torch.no_grad()
     def _evaluate(self) -> None:
         parameters = self.state.parameters
         validation, test = (self._loss(parameters, split) for split in ("validation", "test"))
         sparsity = self.measure_sparsity(parameters)
-        assert isinstance(sparsity, Tensor)
         for name, values in (("validation", validation), ("test", test), ("sparsity", sparsity)):
-            self.curves[name].append(values.cpu().numpy().astype(np.float32))
-        better = ~(validation >= self.best_validation) & ~validation.isnan()
+            self.curves[name].append(values)
+        if len(self.curves["validation"]) <= self.first_choice:
+            return
+        better = validation < self.best_validation  # false for NaN
         self.best_validation = torch.where(better, validation, self.best_validation)
         for name, value in parameters.items():
-            self.best[name][better] = value[better]
+            keep = better.view(-1, *[1] * (value.dim() - 1))
+            self.best[name] = torch.where(keep, value, self.best[name])
 
     def _loss(self, parameters: Tensors, split: str) -> Tensor:
         constants, uniforms = self.splits[split]
@@ -210,21 +222,22 @@ class _Group:
         count = len(self.runs)
         found = self.store.load_checkpoint(self.name)
         if found is None:
-            self.state = State.start(stack.initial_parameters(self.runs))
-            self.curves: dict[str, list[np.ndarray]] = {"validation": [], "test": [], "sparsity": []}
+            start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
+            self.state = State.start(start)
+            self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
             self.best = {k: v.clone() for k, v in self.state.parameters.items()}
-            self.best_validation = torch.full((count,), torch.inf)
+            self.best_validation = torch.full((count,), torch.inf, device=self.device)
             self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
             return
-        arrays = {name: torch.from_numpy(np.array(value)) for name, value in found.arrays.items()}
+        arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in found.arrays.items()}
 
         def part(prefix: str) -> Tensors:
             return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
         self.state = State(part("parameters/"), part("first/"), part("second/"), arrays["diverged"], found.meta["step"])
         self.best, self.best_validation = part("best/"), arrays["best_validation"]
-        self.curves = {name: list(values.numpy()) for name, values in part("curve/").items()}
-        self.restarts, self.since = arrays["restarts"].numpy(), arrays["since"].numpy()
+        self.curves = {name: list(values.unbind()) for name, values in part("curve/").items()}
+        self.restarts, self.since = arrays["restarts"].cpu().numpy(), arrays["since"].cpu().numpy()
 
     def _save(self) -> None:
         groups = {
@@ -233,60 +246,74 @@ class _Group:
             "second": self.state.second,
             "best": self.best,
         }
-        arrays = {f"{group}/{k}": v.numpy() for group, values in groups.items() for k, v in values.items()}
-        arrays |= {f"curve/{name}": np.stack(values) for name, values in self.curves.items()}
-        arrays |= {"diverged": self.state.diverged.numpy(), "best_validation": self.best_validation.numpy()}
+        arrays = {f"{group}/{k}": v.cpu().numpy() for group, values in groups.items() for k, v in values.items()}
+        arrays |= {f"curve/{name}": torch.stack(values).cpu().numpy() for name, values in self.curves.items()}
+        arrays |= {name: getattr(self, name).cpu().numpy() for name in ("best_validation",)}
+        arrays |= {"diverged": self.state.diverged.cpu().numpy()}
         arrays |= {"restarts": self.restarts, "since": self.since}
         self.store.checkpoint(self.name, arrays, {"step": self.state.step, "runs": len(self.runs)})
 
     # Rows
 
     def _rows(self, seconds: float) -> list[Row]:
-        curves = {name: np.stack(values, -1) for name, values in self.curves.items()}
+        curves = {name: torch.stack(values, -1).float().cpu().numpy() for name, values in self.curves.items()}
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
-        scores = self._snapped_scores() | {"best_test": _at_best(curves["test"], curves["validation"])}
-        circumstances = Circumstances.here(
-            self.backend, {"group_seconds": seconds, "group_runs": len(self.runs)}, self.device
-        )
-        rows = []
-        for s, run in enumerate(self.runs):
-            diverged = int(self.state.diverged[s])
-            rows.append(
-                Row(
-                    self.experiment,
-                    run.training.description(),
-                    run.seed,
-                    labels=run.training.labels,
-                    status="finished" if diverged < 0 else "diverged",
-                    stopped_at=None if diverged < 0 else diverged,
-                    reason="" if diverged < 0 else "a parameter is no longer finite",
-                    curves={"steps": steps} | {name: values[s] for name, values in curves.items()},
-                    scores={"threshold": run.training.task.threshold(), "restarts": float(self.restarts[s])}
-                    | {name: float(values[s]) for name, values in scores.items()},
-                    weights={
-                        "final": {k: v[s].numpy() for k, v in self.state.parameters.items()},
-                        "best": {k: v[s].numpy() for k, v in self.best.items()},
-                    },
-                    circumstances=circumstances,
-                )
+        kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
+        thresholds = np.array([run.training.task.threshold() for run in self.runs])
+        scores = self._snapped_scores() | _judged(curves, steps, thresholds, self.first_choice)
+        scores |= {"threshold": thresholds, "restarts": self.restarts}
+        timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
+        circumstances = Circumstances.here(self.backend, timing, self.device)
+        weights = {
+            moment: {k: v.cpu().numpy() for k, v in values.items()}
+            for moment, values in (("final", self.state.parameters), ("best", self.best))
+        }
+        diverged = self.state.diverged.tolist()
+        return [
+            Row(
+                self.experiment,
+                run.training.description(),
+                run.seed,
+                labels=run.training.labels,
+                status="finished" if diverged[s] < 0 else "diverged",
+                stopped_at=None if diverged[s] < 0 else diverged[s],
+                reason="" if diverged[s] < 0 else "a parameter is no longer finite",
+                curves={"steps": steps[kept]} | {name: values[s][kept] for name, values in curves.items()},
+                scores={name: float(values[s]) for name, values in scores.items()},
+                weights={moment: {k: v[s] for k, v in values.items()} for moment, values in weights.items()},
+                circumstances=circumstances,
             )
-        return rows
+            for s, run in enumerate(self.runs)
+        ]
 
     def _snapped_scores(self) -> dict[str, np.ndarray]:
         """Errors of the best weights, and of the same rounded to the units' discrete values."""
-        snapped = self.snap(self.best)
-        assert isinstance(snapped, dict)
-        parameters = self.best | snapped
+        parameters = self.best | self.snap(self.best)
         found = {"best_validation": self._loss(self.best, "validation")}
         found |= {f"snapped_{split}": self._loss(parameters, split) for split in ("validation", "test")}
         return {name: values.cpu().numpy() for name, values in found.items()}
 
 
-def _at_best(test: np.ndarray, validation: np.ndarray) -> np.ndarray:
-    """Test error at the first best validation point; NaN counts as worst."""
-    place = np.where(np.isnan(validation), np.inf, validation).argmin(-1)
-    place = np.where(np.isnan(validation).all(-1), validation.shape[-1] - 1, place)
-    return np.take_along_axis(test, place[:, None], -1)[:, 0]
+def _judged(
+    curves: dict[str, np.ndarray], steps: np.ndarray, thresholds: np.ndarray, first: int
+) -> dict[str, np.ndarray]:
+    """What the papers read off the whole curves: the first best validation point from ``first`` on, and solved-at."""
+    validation, test = curves["validation"], curves["test"]
+    known = np.where(np.isnan(validation), np.inf, validation)
+    place = first + known[:, first:].argmin(-1)
+    place = np.where(np.isnan(validation[:, first:]).all(-1), len(steps) - 1, place)
+    below = test < thresholds[:, None]
+    solved_at = np.where(below.any(-1), steps[below.argmax(-1)], np.nan)
+
+    def there(values: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(values, place[:, None], -1)[:, 0]
+
+    return {
+        "best_step": steps[place],
+        "best_test": there(test),
+        "best_sparsity": there(curves["sparsity"]),
+        "solved_at": solved_at,
+    }
 
 
 _loops: dict[object, tuple[str, Loop]] = {}

@@ -1,0 +1,1 @@
+"""Neural Arithmetic Units (Madsen & Johansen, 2020)."""

@@ -1,0 +1,66 @@
+"""The models of the arithmetic task as they were run (Table 4 differs: see the reasons)."""
+
+from functools import partial
+
+from numerate.experiments.experiment import Recipe
+from numerate.experiments.models import Layer, two_layers
+from numerate.train import Penalty
+from numerate.units import (
+    NAC,
+    NALU,
+    NAU,
+    NMU,
+    Dense,
+    GatedNAUNMU,
+    NACMul,
+    NACMulNMU,
+    NACMulSigmoid,
+    Ramp,
+    penalty,
+)
+
+
+def sparse(scale: float, start: int, end: int, shorter: int) -> tuple[Penalty, ...]:
+    """Sparsity penalty with warm-up; ``shorter`` divides its times where a run has fewer steps."""
+    return (Penalty(penalty, Ramp(scale, start // shorter, end // shorter)),)
+
+
+def late(shorter: int, scale: float = 10.0) -> tuple[Penalty, ...]:
+    """NMU's schedule: from step 1,000,000 to 2,000,000."""
+    return sparse(scale, 1_000_000, 2_000_000, shorter)
+
+
+def layers(first: Layer, second: Layer, *, hidden: int = 2, penalties: tuple[Penalty, ...] = ()) -> Recipe:
+    return Recipe(partial(two_layers, first=first, second=second, hidden=hidden), penalties=penalties)
+
+
+def activated(activation: str) -> partial[Dense]:
+    return partial(Dense, activation=activation)
+
+
+def recipes(shorter: int = 1, hidden: int = 2) -> dict[str, Recipe]:
+    """Printed name -> recipe of all eleven models; ``shorter`` shortens the penalties' schedules with the run."""
+    linear = activated("none")
+    found = {
+        "NAC•,NMU": layers(NAU, NACMulNMU, penalties=late(shorter), hidden=hidden),
+        "NAC•,σ": layers(NAC, NACMulSigmoid, hidden=hidden),
+        "NAC•": layers(NAC, NACMul, hidden=hidden),
+        "NAC+": layers(NAC, NAC, hidden=hidden),
+        "Gated NAU/NMU": layers(GatedNAUNMU, GatedNAUNMU, penalties=late(shorter), hidden=hidden),
+        "Linear": layers(linear, linear, hidden=hidden),
+        "NALU": layers(NALU, NALU, hidden=hidden),
+        "NAU": layers(NAU, NAU, penalties=sparse(0.01, 5_000, 50_000, shorter), hidden=hidden),
+        "NMU": layers(NAU, NMU, penalties=late(shorter), hidden=hidden),
+        "ReLU": layers(activated("relu"), linear, hidden=hidden),
+        "ReLU6": layers(activated("relu6"), linear, hidden=hidden),
+    }
+    return found
+
+
+def gated_recipes(shorter: int = 1) -> dict[str, Recipe]:
+    """The three models of Table 5: a sum layer followed by a unit that must choose."""
+    return {
+        "Gated NAU/NMU": layers(NAU, GatedNAUNMU, penalties=late(shorter)),
+        "NALU (separate)": layers(NAC, partial(NALU, weights="separate")),
+        "NALU (shared)": layers(NAC, NALU),
+    }
