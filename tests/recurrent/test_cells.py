@@ -1,0 +1,225 @@
+"""The smaller cells against their equations, and every option against its effect."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from numerate.recurrent import (
+    DNC,
+    EURNN,
+    GORU,
+    GRU,
+    JANET,
+    LSTM,
+    NRU,
+    RMC,
+    RNN,
+    UGRNN,
+    Recurrent,
+    StatisticalRU,
+    Step,
+    UnitCell,
+    UnitRNN,
+)
+from numerate.units import NAU, NMU, apply_bounds_, parameter_bounds
+
+f64 = torch.float64
+
+
+def test_janet_is_its_equation():
+    layer, x, h = JANET(3, 4, beta=1.5, dtype=f64), torch.randn(2, 3, dtype=f64), torch.randn(2, 4, dtype=f64)
+    p = layer.parts()
+    s, u = (x @ p["weight_ih"].T + h @ p["weight_hh"].T + p["bias_ih"]).chunk(2, -1)
+    expected = s.sigmoid() * h + (1 - (s - 1.5).sigmoid()) * u.tanh()
+    torch.testing.assert_close(layer(x[None], h[None])[0][0], expected)
+
+
+def test_ugrnn_is_a_gru_without_reset():
+    """Same blocks as the GRU's forget and candidate, its reset gate held open."""
+    layer, gru = UGRNN(3, 4, dtype=f64), GRU(3, 4, recurrent_bias=False, dtype=f64)
+    with torch.no_grad():
+        for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0"):
+            getattr(gru, name)[4:] = getattr(layer, name)
+        gru.parts()["weight_ih"][:4] = 0
+        gru.parts()["weight_hh"][:4] = 0
+        gru.parts()["bias_ih"][:4] = 100.0
+    x = torch.randn(5, 2, 3, dtype=f64)
+    torch.testing.assert_close(layer(x), gru(x))
+    assert layer.parts()["bias_ih"].tolist() == [1.0] * 4 + [0.0] * 4
+
+
+def test_statistical_unit_keeps_moving_averages():
+    scales = (0.0, 0.5, 0.9)
+    layer = StatisticalRU(2, 3, statistics_size=4, summary_size=5, scales=scales, dtype=f64)
+    with torch.no_grad():
+        for q in layer.parameters():
+            q.normal_()
+    p, x = layer.parts(), torch.randn(6, 2, 2, dtype=f64)
+    means, outputs = [torch.zeros(2, 4, dtype=f64) for _ in scales], []
+    for x_t in x:
+        r = (torch.cat(means, -1) @ p["weight_r"].T + p["bias_r"]).relu()
+        phi = (torch.cat((x_t, r), -1) @ torch.cat((p["weight_ih"], p["weight_rh"]), -1).T + p["bias_ih"]).relu()
+        means = [a * m + (1 - a) * phi for a, m in zip(scales, means)]
+        outputs.append((torch.cat(means, -1) @ p["weight_o"].T + p["bias_o"]).relu())
+    output, (state,) = layer(x)
+    torch.testing.assert_close(output, torch.stack(outputs))
+    torch.testing.assert_close(state[0], torch.cat(means, -1))
+
+
+def test_layer_norm_sits_before_the_nonlinearity():
+    layer, x, h = (
+        RNN(3, 4, layer_norm=True, activation="relu", dtype=f64),
+        torch.randn(2, 3, dtype=f64),
+        torch.randn(2, 4, dtype=f64),
+    )
+    p = layer.parts()
+    z = x @ p["weight_ih"].T + h @ p["weight_hh"].T + p["bias_ih"]
+    torch.testing.assert_close(layer(x[None], h[None])[0][0], F.layer_norm(z, (4,)).relu())
+
+
+@pytest.mark.parametrize("unit", [NAU, NMU, nn.Linear])
+def test_any_unit_is_a_cell_on_input_and_state(unit):
+    layer = UnitRNN(3, 2, unit=unit, dtype=f64)
+    x, h, outputs = torch.randn(5, 4, 3, dtype=f64), torch.zeros(4, 2, dtype=f64), []
+    for x_t in x:
+        h = layer.unit_l0(torch.cat((x_t, h), -1))
+        outputs.append(h)
+    torch.testing.assert_close(layer(x)[0], torch.stack(outputs))
+
+
+def test_an_addition_unit_sums_a_sequence_of_any_length():
+    layer = UnitRNN(2, 1, unit=NAU)
+    with torch.no_grad():
+        layer.unit_l0.weight.copy_(torch.tensor([[1.0, 0.0, 1.0]]))
+    x = torch.rand(1000, 3, 2)
+    torch.testing.assert_close(layer(x)[0][-1, :, 0], x[..., 0].sum(0))
+
+
+def test_bounds_of_a_unit_are_found_in_every_layer():
+    layer = UnitRNN(3, 2, 2, unit=NMU, bidirectional=True)
+    assert set(parameter_bounds(layer)) == {f"unit_l{k}{way}.weight" for k in (0, 1) for way in ("", "_reverse")}
+    with torch.no_grad():
+        layer.unit_l1.weight.fill_(3.0)
+    apply_bounds_(layer)
+    assert layer.unit_l1.weight.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [
+        (RNN, {"activation": "relu"}),
+        (RNN, {"layer_norm": True}),
+        (RNN, {"recurrent_init": "identity"}),
+        (RNN, {"layer_norm": True, "eps": 1.0}),
+        (LSTM, {"weight_init": "xavier_normal"}),
+        (LSTM, {"forget_bias": 0.0}),
+        (LSTM, {"tied": True}),
+        (LSTM, {"timescale": 30}),
+        (GRU, {"reset_after": False}),
+        (GRU, {"tied": False}),
+        (JANET, {"beta": 0.5}),
+        (JANET, {"forget_bias": 3.0}),
+        (UGRNN, {"forget_bias": 3.0}),
+        (StatisticalRU, {"scales": (0.1, 0.9)}),
+        (StatisticalRU, {"learn_scales": True}),
+        (EURNN, {"eps": 0.01}),
+        (EURNN, {"complex": True}),
+        (GORU, {"eps": 0.01}),
+        (NRU, {"head_reduce": "sum"}),
+        (NRU, {"head_inputs": "xhm"}),
+        (NRU, {"shared_q": False}),
+        (NRU, {"relu_heads": True}),
+        (NRU, {"layer_norm": True}),
+        (NRU, {"norm_order": 2.0}),
+        (DNC, {"strength": "oneplus"}),
+        (DNC, {"clip": 0.1}),
+        (DNC, {"write_heads": 2}),
+        (DNC, {"gate": "UR"}),
+        (RMC, {"gate_style": "memory"}),
+        (RMC, {"blocks": 2}),
+        (RMC, {"mlp_layers": 1}),
+        (RMC, {"input_bias": 1.0}),
+        (LSTM, {"zoneout": 0.1}),
+        (GRU, {"num_layers": 2}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_every_option_changes_the_result(layer, options):
+    x = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(0))
+    results = []
+    for keywords in ({k: v for k, v in options.items() if k == "layer_norm" and len(options) > 1}, options):
+        model = layer(3, 8, **keywords).eval()
+        model.reset_parameters(torch.Generator().manual_seed(0))
+        results.append(model(x)[0])
+    assert not torch.allclose(*results)
+
+
+def test_zoneout_keeps_values_in_training_and_averages_outside():
+    layer = LSTM(2, 2000, zoneout=(0.05, 0.5))
+    x, start = torch.randn(1, 1, 2), tuple(torch.randn(1, 1, 2000) for _ in range(2))
+    plain = LSTM(2, 2000)
+    plain.load_state_dict(layer.state_dict())
+    _, new = plain(x, start)
+    layer.train()
+    output, zoned = layer(x, start)
+    assert torch.equal(output[0], zoned[0][0])
+    for entry, fresh, old, rate in zip(zoned, new, start, (0.05, 0.5)):
+        kept = entry == old
+        assert abs(kept.float().mean() - rate) < 0.05
+        assert torch.equal(entry[~kept], fresh[~kept])
+    layer.eval()
+    _, mixed = layer(x, start)
+    for entry, fresh, old, rate in zip(mixed, new, start, (0.05, 0.5)):
+        torch.testing.assert_close(entry, rate * old + (1 - rate) * fresh)
+
+
+def test_dropout_acts_between_layers_and_in_training_only():
+    torch.manual_seed(0)
+    x = torch.randn(3, 2, 4)
+    one, two = LSTM(4, 50, 1, dropout=0.5), LSTM(4, 50, 2, dropout=0.5)
+    assert torch.equal(one(x)[0], one(x)[0])
+    assert not torch.equal(two(x)[0], two(x)[0])
+    two.eval()
+    assert torch.equal(two(x)[0], two(x)[0])
+
+
+def test_weight_dropout_draws_one_mask_per_call():
+    layer = LSTM(4, 50, weight_dropout=0.5)
+    x = torch.randn(3, 2, 4)
+    torch.testing.assert_close(layer(x)[0][0], layer(x)[0][0])  # the first step sees no recurrent weight
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+    layer.eval()
+    assert torch.equal(layer(x)[0], layer(x)[0])
+
+
+def test_a_cell_of_ones_own_needs_a_handful_of_lines():
+    layer = Recurrent(UnitCell(3, 2, unit=nn.Linear), 2, bidirectional=True, batch_first=True)
+    assert layer(torch.randn(5, 7, 3))[0].shape == (5, 7, 4)
+    output, state = Step(UnitCell(3, 2, unit=nn.Linear))(torch.randn(5, 3))
+    assert torch.equal(output, state[0])
+
+
+def test_options_that_cannot_be_get_one_clear_sentence():
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
+        LSTM(2, 3, dropout=1.5)
+    with pytest.raises(ValueError, match="zoneout must be one rate or 2"):
+        LSTM(2, 3, zoneout=(0.1,))
+    with pytest.raises(ValueError, match="zoneout is not defined for RMCCell"):
+        RMC(2, 4, zoneout=0.1)
+    with pytest.raises(ValueError, match="weight_dropout is not defined for EURNNCell"):
+        EURNN(2, 4, weight_dropout=0.1)
+    with pytest.raises(ValueError, match="recurrent_init must be one of"):
+        RNN(2, 3, recurrent_init="zero")
+    with pytest.raises(ValueError, match=r"scales must be numbers in \[0, 1\)"):
+        StatisticalRU(2, 3, scales=(1.0,))
+    with pytest.raises(ValueError, match=r"LSTMCell expects an input of shape \(B, 2\) or \(2,\), got \(3, 4, 2\)"):
+        Step(LSTM(2, 3).cell)(torch.zeros(3, 4, 2))
+    with pytest.raises(ValueError, match="inspect takes a tensor"):
+        LSTM(2, 3).inspect(nn.utils.rnn.pack_sequence([torch.zeros(3, 2)]))
+
+
+def test_layers_say_what_they_are():
+    assert repr(LSTM(2, 3)) == "LSTM(LSTMCell(2, 3))"
+    text = repr(GRU(2, 3, 2, gate="UR", zoneout=0.1, batch_first=True))
+    assert text == "GRU(GRUCell(2, 3, gate='UR'), num_layers=2, batch_first=True, zoneout=(0.1,))"

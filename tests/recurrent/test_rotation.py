@@ -1,0 +1,123 @@
+"""EURNN and GORU: the transition is orthogonal (unitary) whatever the angles."""
+
+import math
+
+import pytest
+import torch
+
+from numerate.recurrent import EURNN, GORU
+from numerate.recurrent.rotation import (
+    mod_relu,
+    mod_relu_complex,
+    reset_angle_,
+    rotate,
+    rotation_matrix,
+    unitary_matrix,
+)
+
+f64 = torch.float64
+
+
+@pytest.mark.parametrize("size", [2, 4, 16, 64])
+def test_the_transition_is_orthogonal(size):
+    angle = reset_angle_(torch.empty(int(math.log2(size)), size // 2, dtype=f64))
+    matrix = rotation_matrix(angle)
+    torch.testing.assert_close(matrix @ matrix.T, torch.eye(size, dtype=f64))
+    torch.testing.assert_close(torch.linalg.det(matrix), torch.ones((), dtype=f64))
+    assert size == 2 or (matrix != 0).all()  # every unit reaches every other in one step
+
+
+def test_levels_pair_units_at_falling_strides():
+    """Built again as a product of matrices: level l pairs j with j xor d / 2^(l + 1)."""
+    size = 8
+    angle = reset_angle_(torch.empty(3, 4, dtype=f64))
+    product = torch.eye(size, dtype=f64)
+    for level in range(3):
+        stride = size >> (level + 1)
+        pairs = [j for j in range(size) if not j & stride]
+        matrix = torch.zeros(size, size, dtype=f64)
+        for j, t in zip(pairs, angle[level]):
+            matrix[j, j], matrix[j, j ^ stride] = t.cos(), -t.sin()
+            matrix[j ^ stride, j], matrix[j ^ stride, j ^ stride] = t.sin(), t.cos()
+        product = matrix @ product
+    torch.testing.assert_close(rotation_matrix(angle), product)
+    h = torch.randn(5, size, dtype=f64)
+    torch.testing.assert_close(rotate(h, angle), h @ product.T)
+
+
+def test_the_complex_transition_is_unitary():
+    angle, phase = (reset_angle_(torch.empty(3, 4, dtype=f64)) for _ in range(2))
+    both = unitary_matrix(angle, phase, reset_angle_(torch.empty(8, dtype=f64)))
+    torch.testing.assert_close(both @ both.T, torch.eye(16, dtype=f64))
+    matrix = torch.complex(both[:8, :8], both[8:, :8])
+    torch.testing.assert_close(matrix @ matrix.mH, torch.eye(8, dtype=torch.complex128))
+    torch.testing.assert_close(both[:8, 8:], -both[8:, :8])
+
+
+@pytest.mark.parametrize("options", [{}, {"complex": True}], ids=str)
+def test_without_input_the_norm_of_the_state_is_kept(options):
+    layer = EURNN(1, 16, dtype=f64, **options)
+    start = tuple(torch.randn(1, 3, 16, dtype=f64) for _ in layer.cell.state_shapes)
+    _, end = layer(torch.zeros(200, 3, 1, dtype=f64), start)
+    norms = [sum(entry.square().sum(-1) for entry in state) for state in (start, end)]
+    torch.testing.assert_close(*norms)
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"), [(EURNN, {}), (EURNN, {"complex": True}), (GORU, {})], ids=["EURNN", "complex", "GORU"]
+)
+def test_rotating_level_by_level_is_the_dense_product(layer, options):
+    one, two = layer(3, 8, dtype=f64, **options), layer(3, 8, dtype=f64, dense=False, **options)
+    two.load_state_dict(one.state_dict())
+    x = torch.randn(4, 2, 3, dtype=f64)
+    gradients = []
+    for model in (one, two):
+        output, state = model(x)
+        (output.sin().sum() + state[0].square().sum()).backward()
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(one(x), two(x))
+    torch.testing.assert_close(*gradients)
+
+
+def test_complex_recurrence_is_that_of_complex_numbers():
+    layer = EURNN(3, 4, complex=True, bias=True, dtype=f64)
+    p = layer.parts()
+    with torch.no_grad():
+        p["modrelu_bias"].copy_(torch.randn(4) * 0.1)
+    both = unitary_matrix(p["angle"], p["phase"], p["diagonal"])
+    matrix = torch.complex(both[:4, :4], both[4:, :4])
+    weight, h = torch.complex(*p["weight_ih"].chunk(2)), torch.zeros(2, 4, dtype=torch.complex128)
+    x, outputs = torch.randn(5, 2, 3, dtype=f64), []
+    for x_t in x:
+        v = h @ matrix.T + x_t.to(h.dtype) @ weight.T
+        h = v / v.abs() * (v.abs() + p["modrelu_bias"]).relu()
+        outputs.append(h.real)
+    torch.testing.assert_close(layer(x)[0], torch.stack(outputs))
+
+
+def test_mod_relu_keeps_the_sign_and_shortens():
+    v, b = torch.tensor([-3.0, -0.5, 0.0, 2.0]), torch.tensor(-1.0)
+    assert mod_relu(v, b).tolist() == [-2.0, 0.0, 0.0, 1.0]
+    assert mod_relu(v, b, eps=0.5).tolist() == [-2.5, 0.0, 0.0, 1.5]
+    re, im = mod_relu_complex(torch.tensor([3.0, 0.0]), torch.tensor([4.0, 0.0]), b)
+    torch.testing.assert_close((re, im), (torch.tensor([2.4, 0.0]), torch.tensor([3.2, 0.0])))
+
+
+def test_goru_is_its_equations():
+    layer = GORU(3, 4, dtype=f64)
+    x, h = torch.randn(2, 3, dtype=f64), torch.randn(2, 4, dtype=f64)
+    p = layer.parts()
+    ur, ug, uc = p["weight_ih"].chunk(3)
+    wr, wg = p["weight_hh"].chunk(2)
+    br, bg = p["bias_ih"].chunk(2)
+    assert br.eq(2).all()
+    r, g = (x @ ur.T + h @ wr.T + br).sigmoid(), (x @ ug.T + h @ wg.T + bg).sigmoid()
+    c = mod_relu(x @ uc.T + r * (h @ rotation_matrix(p["angle"]).T), p["modrelu_bias"])
+    output, _ = layer(x[None], h[None])
+    torch.testing.assert_close(output[0], g * h + (1 - g) * c)
+
+
+def test_sizes_that_cannot_be_get_one_clear_sentence():
+    for layer in (EURNN, GORU):
+        with pytest.raises(ValueError, match="power of two, got 6"):
+            layer(3, 6)
