@@ -81,3 +81,9 @@ def test_circumstances_name_versions_and_machine():
     assert {"numerate", "python", "numpy"} <= here.versions.keys()
     assert here.hardware["cores"] >= 1
     assert here.timing == {"seconds": 2.0}
+
+
+def test_a_run_takes_its_share_of_its_group():
+    assert Circumstances(timing={"group_seconds": 50.0, "group_runs": 100}).seconds == 0.5
+    assert Circumstances(timing={"seconds": 2.0}).seconds == 2.0
+    assert Circumstances().seconds == 0.0

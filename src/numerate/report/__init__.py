@@ -1,0 +1,45 @@
+"""From stored runs and published numbers to tables, pictures and one self-contained page."""
+
+from numerate.report.comparison import (
+    ARITHMETIC,
+    SOLVED_AT,
+    SPARSITY,
+    SUCCESS,
+    Cell,
+    Comparison,
+    Measured,
+    Metric,
+    arithmetic,
+    comparison,
+    environment,
+    judge,
+)
+from numerate.report.figures import figure, overview, save
+from numerate.report.html import Notes, html, write_html, write_report
+from numerate.report.tables import csv_text, records, terminal_table, write_csv
+
+__all__ = [
+    "ARITHMETIC",
+    "SOLVED_AT",
+    "SPARSITY",
+    "SUCCESS",
+    "Cell",
+    "Comparison",
+    "Measured",
+    "Metric",
+    "Notes",
+    "arithmetic",
+    "comparison",
+    "csv_text",
+    "environment",
+    "figure",
+    "html",
+    "judge",
+    "overview",
+    "records",
+    "save",
+    "terminal_table",
+    "write_csv",
+    "write_html",
+    "write_report",
+]

@@ -20,7 +20,7 @@ def records(rows: Iterable[Row], curves: bool = True) -> list[dict[str, Any]]:
         | {name: row.scores.get(name) for name in scores}
         | {name: row.curves[name].tolist() if name in row.curves else None for name in series}
         | {"config_hash": row.key.config, "config": canonical(row.config)}
-        | {"backend": row.circumstances.backend, "seconds": row.circumstances.timing.get("seconds")}
+        | {"backend": row.circumstances.backend, "seconds": row.circumstances.seconds}
         for row in rows
     ]
 

@@ -63,6 +63,12 @@ class Circumstances:
     timing: Mapping[str, float] = field(default_factory=dict)
     created: str = ""
 
+    @property
+    def seconds(self) -> float:
+        """Time of this run alone: its own, or its share of the group it was trained in; 0 if nobody measured."""
+        own = self.timing.get("seconds", 0.0)
+        return own or self.timing.get("group_seconds", 0.0) / max(1.0, self.timing.get("group_runs", 1.0))
+
     @classmethod
     def here(cls, backend: str = "", timing: Mapping[str, float] | None = None, device: str = "cpu") -> "Circumstances":
         """This process, this machine, now; torch is asked only if it is already imported."""

@@ -1,0 +1,303 @@
+"""Ours beside theirs: one cell per group of runs, with the published numbers for the same labels and a verdict."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from numerate.published import Published, printed_name, show_range
+from numerate.report import text
+from numerate.results import Row
+from numerate.stats import Estimate, Outcome, Verdict, best_point, outcome, summarise, verdicts
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measure: its name in the published data, its title, how its axis and its numbers look.
+
+    ``show`` writes a value, ``show_interval`` one with its interval in short, ``tick`` a mark on the axis.
+    ``floor``: on a logarithmic axis everything below is drawn there and labelled 0. ``true_name`` and
+    ``reproduced_name`` name the two estimators where the published one is not what it seems.
+    """
+
+    name: str
+    title: str
+    scale: Literal["linear", "log"] = "linear"
+    limits: tuple[float, float] | None = None
+    floor: float | None = None
+    show: Callable[[float], str] = text.number
+    show_interval: Callable[[float, float, float], str] | None = None
+    tick: Callable[[float], str] = text.number
+    true_name: str = "ours"
+    reproduced_name: str = ""
+
+
+SUCCESS = Metric(
+    "success_rate", "Success rate", limits=(0.0, 1.0),
+    show=text.percent, show_interval=text.percent_interval, tick=text.percent,
+)  # fmt: skip
+SOLVED_AT = Metric(
+    "solved_at_mean", "Solved at step", "log", show=text.thousands, tick=text.thousands_tick,
+    true_name="true mean", reproduced_name="as published",
+)  # fmt: skip
+SPARSITY = Metric(
+    "sparsity_error_mean", "Sparsity error", "log", floor=1e-8, show=text.scientific,
+    show_interval=text.scientific_interval, tick=text.power,
+    true_name="true mean", reproduced_name="as published",
+)  # fmt: skip
+ARITHMETIC = (SUCCESS, SOLVED_AT, SPARSITY)
+"""The three measures of the arithmetic papers."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a group of runs achieved: ``ours`` by true estimators, ``reproduced`` by the published ones; by metric."""
+
+    n: int
+    ours: Mapping[str, Estimate]
+    reproduced: Mapping[str, Estimate] = field(default_factory=dict)
+    solved: int | None = None
+    snapped: int | None = None
+    diverged: int = 0
+
+
+UNTESTED = Verdict("not published")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of the table: which panel, series and x; what we measured, what was published, and the verdict."""
+
+    panel: str
+    series: str
+    x: Any
+    measured: Measured
+    theirs: Mapping[str, Published]
+    verdict: Verdict = UNTESTED
+    note: str = ""
+
+    def published(self, metric: str) -> Estimate | None:
+        """The printed number as an estimate; None where nothing was printed."""
+        cell = self.theirs.get(metric)
+        if cell is None or cell.value is None:
+            return None
+        return Estimate(cell.value, cell.low, cell.high, cell.n or 0, "as printed")
+
+    def comparable(self, metric: str) -> Estimate | None:
+        """Our estimate by the method of the published number."""
+        return self.measured.reproduced.get(metric) or self.measured.ours.get(metric)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cells of an experiment, in the order in which tables and pictures show them."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    panels: tuple[str, ...]
+    series: tuple[str, ...]
+    xs: tuple[Any, ...]
+    metrics: tuple[Metric, ...] = ARITHMETIC
+    level: float = 0.05
+    x_title: str = "Training range"
+    panel_titles: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, panel: str, series: str | None = None) -> list[Cell]:
+        """The cells of one panel (and series)."""
+        return [cell for cell in self.cells if cell.panel == panel and series in (None, cell.series)]
+
+    def panel_title(self, panel: str) -> str:
+        return self.panel_titles.get(panel, OPERATIONS.get(panel, panel))
+
+    def count(self, word: str) -> int:
+        """How many cells have this verdict."""
+        return sum(cell.verdict.word == word for cell in self.cells)
+
+    def headline(self) -> str:
+        """The result in one sentence."""
+        tested = [cell for cell in self.cells if cell.verdict.word in ("agrees", "differs")]
+        if not tested:
+            return f"{_cells(len(self.cells))}; none can be tested against a published number."
+        agree, differ = self.count("agrees"), self.count("differs")
+        sentence = f"{agree} of {_cells(len(tested))} agree with the published success rate, {differ} differ"
+        sentence += "s" if differ == 1 else ""
+        few, without = self.count("too few runs"), self.count("not published")
+        rest = [
+            f"{few} have too few runs to tell" if few else "",
+            f"{without} have no published number" if without else "",
+        ]
+        return "; ".join([sentence, *filter(None, rest)]) + "."
+
+    def test_sentence(self) -> str:
+        """The test behind the verdicts."""
+        return (
+            "A cell differs if Boschloo's exact two-sided test of the two success counts, after Benjamini–Hochberg "
+            f"control over all tested cells, has q ≤ {text.percent(self.level)}; it has too few runs if no outcome "
+            "of that many runs could have differed."
+        )
+
+
+MEASURED = ("steps", "validation", "test", "sparsity")
+OPERATIONS = {
+    "add": "Addition", "sub": "Subtraction", "mul": "Multiplication", "div": "Division", "square": "Square",
+    "sqrt": "Square root",
+}  # fmt: skip
+
+
+def judge(row: Row, last: int | None = None) -> Outcome:
+    """One stored run by the rules of the arithmetic papers, and once more with its weights rounded."""
+    steps, validation, test, sparsity = (row.curves.get(name, ()) for name in MEASURED)
+    diverged = row.status == "diverged"
+    return outcome(
+        steps,
+        validation,
+        test,
+        sparsity,
+        row.threshold,
+        last=last,
+        snapped_test=snapped_test(row, last),
+        diverged=diverged,
+    )
+
+
+def snapped_test(row: Row, last: int | None = None) -> float | None:
+    """Test error with rounded weights where the validation error allows them, else with those of the best point."""
+    scores = row.scores
+    if "snapped_test" not in scores:
+        return None
+    if "snapped_validation" not in scores or scores["snapped_validation"] <= scores["best_validation"]:
+        return scores["snapped_test"]
+    validation = row.curves.get("validation", ())
+    return float(row.curves["test"][best_point(validation, last)]) if len(validation) else math.nan
+
+
+def arithmetic(rows: Sequence[Row], last: int | None = None) -> Measured:
+    """Success, solved-at and sparsity of a group, by the true and the published estimators."""
+    found = summarise([judge(row, last) for row in rows])
+    ours = {"success_rate": found.success, "solved_at_mean": found.solved_at, "sparsity_error_mean": found.sparsity}
+    if found.snapped is not None:
+        ours["snapped_rate"] = found.snapped
+    ours["solved_at_median"] = Estimate(found.solved_at_median, n=found.solved, how="median")
+    reproduced = {"solved_at_mean": found.solved_at_published, "sparsity_error_mean": found.sparsity_published}
+    return Measured(found.n, ours, reproduced, found.solved, found.snapped_solved, found.diverged)
+
+
+def comparison(
+    rows: Iterable[Row],
+    theirs: Iterable[Published] = (),
+    *,
+    title: str,
+    panel: str = "operation",
+    series: str = "unit",
+    x: str = "range",
+    panels: Sequence[str] | None = None,
+    order: Sequence[str] | None = None,
+    xs: Sequence[Any] | None = None,
+    measure: Callable[[Sequence[Row]], Measured] = arithmetic,
+    metrics: Sequence[Metric] = ARITHMETIC,
+    match: Callable[[Published], tuple[str, str, Any]] = lambda cell: (cell.op, cell.model, cell.range),
+    notes: Mapping[tuple[str, str, Any], str] | None = None,
+    level: float = 0.05,
+    x_title: str = "Training range",
+    panel_titles: Mapping[str, str] | None = None,
+) -> Comparison:
+    """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
+
+    ``panels``, ``order`` and ``xs`` fix the order of panels, series and x; what they leave out follows (by default the
+    order of the published table, ranges by their middle). ``match`` says to which (panel, series, x) a published number
+    belongs. ``notes``: (panel, series, x) -> what is known about that cell.
+    """
+    groups: dict[tuple[str, str, Any], list[Row]] = {}
+    for row in rows:
+        where = (str(row.labels[panel]), series_name(row.labels[series]), _frozen(row.labels[x]))
+        groups.setdefault(where, []).append(row)
+    printed: dict[tuple[str, str, Any], dict[str, Published]] = {}
+    for cell in theirs:
+        place = match(cell)
+        printed.setdefault((place[0], series_name(place[1]), _frozen(place[2])), {})[cell.metric] = cell
+    known = {(p, series_name(s), _frozen(at)): note for (p, s, at), note in (notes or {}).items()}
+    panel_order = _ordered((g[0] for g in groups), panels, (p[0] for p in printed))
+    series_order = _ordered((g[1] for g in groups), map(series_name, order or ()), (p[1] for p in printed))
+    x_order = _ordered((g[2] for g in groups), map(_frozen, xs or ()), sorted({g[2] for g in groups}, key=_middle))
+    places = [(p, s, at) for p in panel_order for s in series_order for at in x_order if (p, s, at) in groups]
+    cells = [
+        Cell(*place, measure(groups[place]), printed.get(place, {}), note=known.get(place, "")) for place in places
+    ]
+    decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], level)
+    return Comparison(
+        title=title,
+        cells=tuple(replace(cell, verdict=word) for cell, word in zip(cells, decided)),
+        panels=panel_order,
+        series=series_order,
+        xs=x_order,
+        metrics=tuple(metrics),
+        level=level,
+        x_title=x_title,
+        panel_titles=dict(panel_titles or {}),
+    )
+
+
+def series_name(name: Any) -> str:
+    """A unit as tables show it: the papers' name for ours, the last part of an import path for anybody else's."""
+    return printed_name(str(name).rpartition(":")[2])
+
+
+def x_name(x: Any) -> str:
+    """A value of the x axis as text; a pair is a range."""
+    return show_range(x) if isinstance(x, tuple) else f"{x:g}" if isinstance(x, float) else str(x)
+
+
+def environment(rows: Iterable[Row]) -> dict[str, str]:
+    """Versions, machines, backends and time behind the rows, each told once."""
+    told: dict[str, dict[str, None]] = {}
+    seconds = 0.0
+    count = 0
+    for row in rows:
+        around = row.circumstances
+        facts = {"backend": around.backend, **around.versions, **{k: str(v) for k, v in around.hardware.items()}}
+        for name, value in facts.items():
+            if value:
+                told.setdefault(name, {})[value] = None
+        seconds += around.seconds
+        count += 1
+    facts = {"runs": str(count), **{name: ", ".join(sorted(values)) for name, values in told.items()}}
+    return facts | ({"training time, all runs": text.duration(seconds)} if seconds else {})
+
+
+def _cells(n: int) -> str:
+    return "1 cell" if n == 1 else f"{n} cells"
+
+
+def _our_counts(cell: Cell) -> tuple[int, int]:
+    return cell.measured.solved or 0, cell.measured.n
+
+
+def _their_counts(cell: Cell) -> tuple[int, int] | None:
+    rate = cell.theirs.get("success_rate")
+    if cell.measured.solved is None or rate is None or rate.value is None or not rate.n:
+        return None
+    return round(rate.value * rate.n), rate.n
+
+
+def _frozen(value: Any) -> Any:
+    """Labels come back from JSON as lists of numbers; the published data has tuples of floats."""
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(part) for part in value)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _middle(x: Any) -> tuple[float, str]:
+    numbers = [float(n) for n in _flat(x)]
+    return (sum(numbers) / len(numbers) if numbers else math.inf, str(x))
+
+
+def _flat(x: Any) -> list[float]:
+    if isinstance(x, tuple):
+        return [n for part in x for n in _flat(part)]
+    return [x] if isinstance(x, int | float) else []
+
+
+def _ordered(present: Iterable[Any], first: Iterable[Any] | None, then: Iterable[Any]) -> tuple[Any, ...]:
+    """What is present, in the wanted order, then in the second one, then as it comes."""
+    there = list(dict.fromkeys(present))
+    return tuple(value for value in dict.fromkeys([*(first or ()), *then, *there]) if value in there)

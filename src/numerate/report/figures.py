@@ -1,0 +1,308 @@
+"""Pictures of a comparison. Functions take an ``ax`` and return it; no global state of matplotlib is touched."""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from numerate.report import text
+from numerate.report.comparison import SUCCESS, Cell, Comparison, Metric, x_name
+from numerate.stats import Estimate
+
+INK, FAINT, GRID, BAND, PAPER = "#1b1f24", "#5b6470", "#d5dae1", "#f3f5f8", "#fefefe"
+PAGE = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)", BAND: "var(--band)", PAPER: "var(--paper)"}
+"""Colours that follow the page's light or dark theme once a picture is part of it."""
+
+DIFFERS = "#d1495b"
+COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+    "#8c6bb1", "#999933", "#44aa99", "#a6761d", "#b0486f", "#7f8c9b",
+)  # fmt: skip
+MARKERS = "osD^vPX<>ph*"
+KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real NPU")
+"""Units that have the same colour and marker in every report."""
+
+RATES = LinearSegmentedColormap.from_list("rates", ["#fff6e3", "#f6cf8b", "#8fbf9f", "#2d8a83", "#12546b"])
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.bottom": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "svg.hashsalt": "numerate",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Our look, for the time of a ``with`` block."""
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Series -> (colour, marker): the same for a known unit in every picture, what is left for the others."""
+    places = {name: i for i, name in enumerate(KNOWN)}
+    free = [i for i in range(len(COLOURS)) if i >= len(KNOWN) or KNOWN[i] not in series]
+    for rank, name in enumerate(name for name in series if name not in places):
+        places[name] = (free[len(KNOWN) - len(COLOURS) :] + free)[rank % len(free)]
+    return {name: (COLOURS[places[name]], MARKERS[places[name]]) for name in series}
+
+
+def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> Axes:
+    """One measure of one panel against x: ours filled, published hollow beside it, both with their intervals."""
+    cells = comparison.of(panel)
+    present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
+    look = looks(comparison.series)
+    slot = 0.86 / max(1, len(present))
+    for i in range(0, len(comparison.xs), 2):
+        ax.axvspan(i - 0.5, i + 0.5, color=BAND, lw=0, zorder=0)
+    for rank, name in enumerate(present):
+        ours, theirs = [], []
+        for cell in comparison.of(panel, name):
+            centre = comparison.xs.index(cell.x) + (rank - (len(present) - 1) / 2) * slot
+            shift = slot * 0.22 if cell.theirs else 0.0
+            ours.append((centre - shift, cell.comparable(metric.name)))
+            theirs.append((centre + shift, cell.published(metric.name)))
+        _marks(ax, ours, metric, *look[name], filled=True)
+        _marks(ax, theirs, metric, *look[name], filled=False)
+    ax.set_xlim(-0.5, len(comparison.xs) - 0.5)
+    ax.set_xticks(range(len(comparison.xs)), [x_name(x) for x in comparison.xs])
+    _y_axis(ax, comparison, panel, metric)
+    return ax
+
+
+def _marks(
+    ax: Axes,
+    places: Sequence[tuple[float, Estimate | None]],
+    metric: Metric,
+    colour: str,
+    marker: str,
+    *,
+    filled: bool,
+) -> None:
+    """Marks with their intervals, at (x, estimate); all lines in one path and all marks in one keep the file small."""
+    there = [(at, each, each.value) for at, each in places if each is not None and each.value is not None]
+    ends = [(at, each.low, each.high) for at, each, _ in there if each.low is not None and each.high is not None]
+    if ends:
+        lows, highs = ([_drawable(end[side], metric) for end in ends] for side in (1, 2))
+        ax.vlines([end[0] for end in ends], lows, highs, color=colour, lw=1.1, alpha=0.9 if filled else 0.55, zorder=2)
+    if not there:
+        return
+    at, values = [place[0] for place in there], [_drawable(place[2], metric) for place in there]
+    face = colour if filled else PAPER
+    ax.plot(at, values, marker, ms=4.6, mfc=face, mec=colour, mew=1.0, zorder=3, clip_on=False)
+
+
+def _drawable(value: float, metric: Metric) -> float:
+    return max(value, metric.floor) if metric.scale == "log" and metric.floor is not None else value
+
+
+def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> None:
+    ax.set_ylabel(metric.title)
+    if metric.limits:
+        margin = 0.04 * (metric.limits[1] - metric.limits[0])
+        ax.set_ylim(metric.limits[0] - margin, metric.limits[1] + margin)
+    if metric.scale == "log":
+        ax.set_yscale("log")
+        low, high = _extent(comparison.of(panel), metric)
+        ax.set_ylim(low / 1.6, high * 1.6)
+        decades = high / low > 1e3
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if decades else (1.0, 2.0, 5.0), numticks=12))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    floor = metric.floor
+
+    def tick(value: float, _: int) -> str:
+        if floor is not None and metric.scale == "log" and value <= floor * 1.001:
+            return "0" if value >= floor * 0.999 else ""
+        return metric.tick(value)
+
+    ax.yaxis.set_major_formatter(FuncFormatter(tick))
+
+
+def _extent(cells: Sequence[Cell], metric: Metric) -> tuple[float, float]:
+    """Smallest and largest number drawn; an interval without an end does not stretch the axis."""
+    drawn = [each for cell in cells for each in (cell.comparable(metric.name), cell.published(metric.name)) if each]
+    values = [_drawable(v, metric) for e in drawn for v in (e.value, e.low, e.high) if v is not None]
+    middles = [_drawable(e.value, metric) for e in drawn if e.value is not None]
+    values = [v for v in values if v > 0 and v <= 20 * max(middles) and v >= min(middles) / 20]
+    return (min(values), max(values)) if values else (1.0, 10.0)
+
+
+def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figure:
+    """One column per panel (operation), one row per measure, against x."""
+    panels = comparison.panels if panels is None else tuple(panels)
+    metrics = comparison.metrics
+    with style():
+        fig = Figure(figsize=(0.7 + max(5.2, 1.12 * len(comparison.xs)) * len(panels), 0.9 + 2.15 * len(metrics)))
+        axes = fig.subplots(len(metrics), len(panels), squeeze=False, sharex="col")
+        for column, panel in enumerate(panels):
+            for row, metric in enumerate(metrics):
+                plot_metric(axes[row, column], comparison, panel, metric)
+            axes[0, column].set_title(comparison.panel_title(panel), pad=10)
+            axes[-1, column].set_xlabel(comparison.x_title)
+        shown = [
+            name
+            for name in comparison.series
+            if any(cell.series == name and cell.panel in panels for cell in comparison.cells)
+        ]
+        published = any(cell.theirs for cell in comparison.cells if cell.panel in panels)
+        fig.legend(
+            handles=_handles(comparison, shown, published),
+            loc="upper right",
+            ncols=len(shown) + 2,
+            columnspacing=1.3,
+            handletextpad=0.35,
+        )
+        fig.tight_layout(rect=(0, 0, 1, 1 - 0.2 / fig.get_figheight()), h_pad=0.9)
+    return fig
+
+
+def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> list[Line2D]:
+    look = looks(comparison.series)
+    handles = [Line2D([], [], ls="", marker=look[s][1], color=look[s][0], ms=5.5, label=s) for s in shown]
+    handles.append(Line2D([], [], ls="", marker="o", color=FAINT, ms=5.5, label="ours"))
+    if published:
+        handles.append(Line2D([], [], ls="", marker="o", mfc=PAPER, mec=FAINT, ms=5.5, label="published"))
+    return handles
+
+
+def plot_rates(ax: Axes, comparison: Comparison, panel: str) -> Axes:
+    """Success rates of one panel as a map: series down, x across; each place is ours (left) and published (right)."""
+    cells = comparison.of(panel)
+    present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
+    for cell in cells:
+        column, line = comparison.xs.index(cell.x), present.index(cell.series)
+        _half(ax, column - 0.47, line, cell.measured.ours.get(SUCCESS.name))
+        _half(ax, column, line, cell.published(SUCCESS.name))
+        if cell.verdict.word == "differs":
+            ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
+    ax.set_xlim(-0.5, len(comparison.xs) - 0.5)
+    ax.set_ylim(len(present) - 0.5, -0.5)
+    ax.set_xticks(range(len(comparison.xs)), [x_name(x).replace(", ", ",\n") for x in comparison.xs], fontsize=7.5)
+    ax.set_yticks(range(len(present)), present)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ax.set_title(comparison.panel_title(panel))
+    return ax
+
+
+def _half(ax: Axes, left: float, line: int, rate: Estimate | None) -> None:
+    value = None if rate is None else rate.value
+    colour = BAND if value is None else RATES(value)
+    ax.add_patch(Rectangle((left, line - 0.42), 0.47, 0.84, fc=colour, ec="none", zorder=2))
+    ink = FAINT if value is None else "#1b1f25" if value < 0.66 else "#fefeff"  # on a colour: the same in both themes
+    ax.text(
+        left + 0.235,
+        line,
+        "–" if value is None else f"{100 * value:.0f}",
+        ha="center",
+        va="center",
+        fontsize=7,
+        color=ink,
+        zorder=3,
+    )
+
+
+def overview(comparison: Comparison) -> Figure:
+    """Success rates of every cell at a glance; a frame marks those that differ from the published ones."""
+    count = len(comparison.panels)
+    columns = 1 if count == 1 else 2
+    rows = -(-count // columns)
+    lines = [len({cell.series for cell in comparison.of(panel)}) for panel in comparison.panels]
+    heights = [max(lines[i * columns : (i + 1) * columns], default=1) for i in range(rows)]
+    with style():
+        width = 1.2 + 0.56 * len(comparison.xs)
+        fig = Figure(figsize=(max(5.2, width) * columns, 0.45 + sum(0.27 * h + 0.95 for h in heights)))
+        axes = fig.subplots(rows, columns, squeeze=False, height_ratios=[h + 1 for h in heights])
+        for ax, panel in zip(axes.flat, comparison.panels):
+            plot_rates(ax, comparison, panel)
+        for ax in list(axes.flat)[count:]:
+            ax.set_visible(False)
+        keys = [
+            Patch(fc=RATES(0.85), label="left: ours, %"),
+            Patch(fc=RATES(0.4), label="right: published, %"),
+            Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs"),
+        ]
+        fig.legend(handles=keys, loc="upper right", ncols=3, columnspacing=1.3, handletextpad=0.5, handlelength=1.2)
+        fig.tight_layout(rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))
+    return fig
+
+
+def svg(fig: Figure, label: str) -> str:
+    """A figure as an inline ``<svg>`` whose ink, lines and paper follow the page's theme; the same bytes every time."""
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": f"numerate {label}", "svg.fonttype": "none"}):
+        fig.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    source = buffer.getvalue()
+    source = source[source.index("<svg") :]
+    source = re.sub(r"<metadata>.*?</metadata>", "", source, flags=re.DOTALL)
+    for colour, variable in PAGE.items():
+        source = source.replace(colour, variable)
+    prefix = re.sub(r"\W+", "", label.title()) or "Figure"
+    source = re.sub(r'(id="|xlink:href="#|url\(#)', rf"\1{prefix}", source)  # several pictures share one page
+    size = re.compile(r'<svg [^>]*?height="[\d.]+pt"[^>]*>', re.DOTALL)
+    view = re.search(r'viewBox="([^"]+)"', source)
+    assert view, "matplotlib always writes a viewBox"
+    head = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{label}" viewBox="{view.group(1)}">'
+    return size.sub(head, source, count=1).strip()
+
+
+def save(fig: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by its ending; without dates, so the same figure gives the same bytes."""
+    path = Path(path)
+    without: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
+    }
+    if path.suffix not in without:
+        raise ValueError(
+            f"a figure is written as {', '.join(without)}, not as {path.suffix or 'a file without ending'}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with style():
+        fig.savefig(path, dpi=160, metadata=without[path.suffix])
+    return path
+
+
+def describe(panel: str, comparison: Comparison) -> str:
+    """What a picture shows, for those who cannot see it."""
+    title = comparison.panel_title(panel)
+    measures = ", ".join(metric.title.lower() for metric in comparison.metrics)
+    return text.attribute(f"{title}: {measures} against {comparison.x_title.lower()}")

@@ -1,0 +1,154 @@
+"""One self-contained HTML page: pictures, table with verdicts, settings, environment, known reasons for differences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from numerate import __version__
+from numerate.report import figures, tables, text
+from numerate.report.comparison import SUCCESS, Cell, Comparison, Metric, x_name
+from numerate.stats import Estimate
+
+PLURAL = {"agrees": "agree", "differs": "differ"}
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date."""
+
+    subtitle: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reasons: Sequence[str] = ()
+    command: str = ""
+    created: str = ""
+
+
+def html(comparison: Comparison, notes: Notes | None = None) -> str:
+    """The whole page as text; nothing is fetched from anywhere when it is opened."""
+    loader = jinja2.PackageLoader("numerate.report")
+    around = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style = loader.get_source(around, "report.css")[0]
+    page = around.get_template("report.html")
+    return page.render(
+        comparison=comparison,
+        notes=notes or Notes(),
+        style=style,
+        version=__version__,
+        pictures=_pictures(comparison),
+        overview=_overview(comparison),
+        groups=[(panel, comparison.panel_title(panel), _lines(comparison, panel)) for panel in comparison.panels],
+        columns=_columns(comparison),
+        snapped=any(cell.measured.snapped is not None for cell in comparison.cells),
+        differing=[(cell, _line(comparison, cell)) for cell in comparison.cells if cell.verdict.word == "differs"],
+        words=[
+            (word, PLURAL.get(word, word), comparison.count(word)) for word in tables.STYLES if comparison.count(word)
+        ],
+    )
+
+
+def write_html(comparison: Comparison, path: str | Path, notes: Notes | None = None) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html(comparison, notes), encoding="utf-8")
+    return path
+
+
+def write_report(
+    comparison: Comparison,
+    folder: str | Path,
+    notes: Notes | None = None,
+    formats: Sequence[str] = ("png", "svg", "pdf"),
+) -> dict[str, Path]:
+    """Everything into one folder: ``report.html``, ``table.csv``, and each picture in each format; name -> path."""
+    folder = Path(folder)
+    drawn = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
+    if _has_rates(comparison):
+        drawn["overview"] = figures.overview(comparison)
+    written = {"report": write_html(comparison, folder / "report.html", notes)}
+    written["table"] = tables.write_csv(comparison, folder / "table.csv")
+    for name, fig in drawn.items():
+        for ending in formats:
+            written[f"{name}.{ending}"] = figures.save(fig, folder / f"{name}.{ending}")
+    return written
+
+
+def _pictures(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """(panel, title, svg) of every panel"""
+    return [
+        (
+            panel,
+            comparison.panel_title(panel),
+            figures.svg(figures.figure(comparison, [panel]), figures.describe(panel, comparison)),
+        )
+        for panel in comparison.panels
+    ]
+
+
+def _overview(comparison: Comparison) -> str:
+    label = "Success rates of every cell, ours and published"
+    return figures.svg(figures.overview(comparison), label) if _has_rates(comparison) else ""
+
+
+def _has_rates(comparison: Comparison) -> bool:
+    return any(SUCCESS.name in cell.measured.ours for cell in comparison.cells)
+
+
+def _columns(comparison: Comparison) -> list[tuple[Metric, list[str]]]:
+    """Metric -> titles of its columns: ours (and by the published estimator), published."""
+    columns = []
+    for metric in comparison.metrics:
+        reproduced = any(metric.name in cell.measured.reproduced for cell in comparison.cells)
+        published = any(metric.name in cell.theirs for cell in comparison.cells)
+        names = [
+            metric.true_name,
+            *([metric.reproduced_name] if reproduced else []),
+            *(["published"] if published else []),
+        ]
+        columns.append((metric, names))
+    return columns
+
+
+def _lines(comparison: Comparison, panel: str) -> list[dict[str, Any]]:
+    return [_line(comparison, cell) for cell in comparison.of(panel)]
+
+
+def _line(comparison: Comparison, cell: Cell) -> dict[str, Any]:
+    """One line of the table, every number as (value, interval, what a pointer shows)."""
+    measured = cell.measured
+    groups = []
+    for metric, names in _columns(comparison):
+        shown = [(*_shown(measured.ours.get(metric.name), metric), "")]
+        if metric.reproduced_name in names[1:]:
+            again = measured.reproduced.get(metric.name)
+            value = "–" if again is None or again.value is None else metric.show(again.value)
+            shown.append((value, "", tables.interval(again, metric)))
+        if "published" in names:
+            shown.append((*_shown(cell.published(metric.name), metric), ""))
+        groups.append((metric, shown))
+    return {
+        "series": cell.series,
+        "x": x_name(cell.x),
+        "panel": comparison.panel_title(cell.panel),
+        "counts": None if measured.solved is None else f"{measured.solved}/{measured.n}",
+        "snapped": None if measured.snapped is None else f"{measured.snapped}/{measured.n}",
+        "gain": 0 if measured.snapped is None or measured.solved is None else measured.snapped - measured.solved,
+        "diverged": measured.diverged,
+        "groups": groups,
+        "word": cell.verdict.word,
+        "kind": cell.verdict.word.replace(" ", "-"),
+        "q": text.p_value(cell.verdict.q),
+        "p": text.p_value(cell.verdict.p),
+        "note": cell.note,
+    }
+
+
+def _shown(estimate: Estimate | None, metric: Metric) -> tuple[str, str]:
+    """Value and interval as text."""
+    value, bracket, rest = tables.interval(estimate, metric).partition(" [")
+    return value, f"[{rest}" if bracket else ""

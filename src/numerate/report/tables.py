@@ -1,0 +1,110 @@
+"""The table of a comparison: as records, as CSV, and in the terminal."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from numerate.report import text
+from numerate.report.comparison import Cell, Comparison, Metric, x_name
+from numerate.stats import Estimate
+
+STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow", "not published": "dim"}
+
+
+def records(comparison: Comparison) -> list[dict[str, Any]]:
+    """One flat record per cell with full digits: labels, counts, every estimate with its interval, verdict, note."""
+    found = []
+    for cell in comparison.cells:
+        measured = cell.measured
+        record: dict[str, Any] = {"panel": cell.panel, "series": cell.series, "x": x_name(cell.x).replace("−", "-")}
+        record |= {"runs": measured.n, "solved": measured.solved, "solved_snapped": measured.snapped}
+        record["diverged"] = measured.diverged
+        record |= {"verdict": cell.verdict.word, "p": cell.verdict.p, "q": cell.verdict.q}
+        for name in dict.fromkeys([*(metric.name for metric in comparison.metrics), *_names(comparison)]):
+            record |= _parts(name, measured.ours.get(name))
+            if any(name in each.measured.reproduced for each in comparison.cells):
+                record |= _parts(f"{name}_as_published", measured.reproduced.get(name))
+            if any(name in each.theirs for each in comparison.cells):
+                record |= _parts(f"published_{name}", cell.published(name))
+        found.append(record | {"note": cell.note})
+    return found
+
+
+def _names(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(name for cell in comparison.cells for name in (*cell.measured.ours, *cell.theirs)))
+
+
+def _parts(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    estimate = estimate or Estimate(None)
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def csv_text(comparison: Comparison) -> str:
+    """The records as CSV; the same comparison always gives the same text."""
+    lines = records(comparison)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(lines[0]) if lines else ["panel", "series", "x"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if value is None else value for name, value in line.items()} for line in lines)
+    return buffer.getvalue()
+
+
+def write_csv(comparison: Comparison, path: str | Path) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(csv_text(comparison), encoding="utf-8")
+    return path
+
+
+def interval(estimate: Estimate | None, metric: Metric) -> str:
+    """``12.4k [11.0k, 13.9k]``; a dash where there is no value, no brackets where there is no interval."""
+    if estimate is None or estimate.value is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return metric.show(estimate.value)
+    if metric.show_interval:
+        return metric.show_interval(estimate.value, estimate.low, estimate.high)
+    return f"{metric.show(estimate.value)} [{metric.show(estimate.low)}, {metric.show(estimate.high)}]"
+
+
+def terminal_table(comparison: Comparison) -> Group:
+    """Success rates, ours over published, for ``rich.print``: one table per panel, series down and x across."""
+    parts: list[Any] = []
+    for panel in comparison.panels:
+        title = comparison.panel_title(panel)
+        table = Table(
+            title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
+        )
+        table.add_column("", no_wrap=True)
+        for x in comparison.xs:
+            table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
+        for series in comparison.series:
+            cells = {cell.x: cell for cell in comparison.of(panel, series)}
+            if cells:
+                table.add_row(series, *(_rates(cells.get(x)) for x in comparison.xs))
+        parts += [table, Text("")]
+    parts.append(Text("ours / published success rate in %", style="dim"))
+    parts.append(Text(comparison.headline(), style="bold"))
+    parts += [_difference(cell) for cell in comparison.cells if cell.verdict.word == "differs"]
+    return Group(*parts)
+
+
+def _rates(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("")
+    ours, theirs = cell.measured.ours.get("success_rate"), cell.published("success_rate")
+    shown = ["–" if rate is None or rate.value is None else f"{100 * rate.value:.0f}" for rate in (ours, theirs)]
+    return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
+
+
+def _difference(cell: Cell) -> Text:
+    rate = cell.theirs["success_rate"]
+    theirs = f"{round((rate.value or 0) * (rate.n or 0))}/{rate.n}"
+    numbers = f"{cell.measured.solved}/{cell.measured.n}, published {theirs}, q {text.p_value(cell.verdict.q)}"
+    line = f"  differs: {cell.series} {cell.panel} {x_name(cell.x)}: {numbers}"
+    return Text(line + (f" — {cell.note}" if cell.note else ""), style="red")
