@@ -86,6 +86,17 @@ def test_snapping_counts_only_where_validation_allows_it():
     assert judge(untried).snapped is None
 
 
+def test_what_the_trainer_read_off_the_whole_curves_counts():
+    """Long curves are thinned before they are stored."""
+    row = run(0, "NMU", "mul", (1, 2), solved=False)
+    judged = {"best_test": 0.0, "solved_at": 1234.0, "best_sparsity": 0.125, "best_step": 2000.0}
+    told = judge(replace(row, scores=row.scores | judged))
+    assert (told.solved, told.solved_at, told.sparsity) == (True, 1234, 0.125)
+    assert not judge(replace(row, scores=row.scores | judged), last=10).solved
+    lost = judge(replace(row, scores=row.scores | {"best_test": float("nan"), "solved_at": float("nan")}))
+    assert (lost.solved, lost.solved_at) == (False, None)
+
+
 def test_a_diverged_run_is_counted():
     rows = [run(i, "NMU", "mul", (1, 2), solved=True) for i in range(3)]
     rows[0] = replace(rows[0], status="diverged", stopped_at=7, reason="NaN", curves={})

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from numerate.published import Published, printed_name, show_range
 from numerate.report import text
 from numerate.results import Row
-from numerate.stats import Estimate, Outcome, Verdict, best_point, outcome, summarise, verdicts
+from numerate.stats import Estimate, Outcome, Verdict, outcome, summarise, verdicts
 
 
 @dataclass(frozen=True)
@@ -145,30 +145,28 @@ OPERATIONS = {
 
 
 def judge(row: Row, last: int | None = None) -> Outcome:
-    """One stored run by the rules of the arithmetic papers, and once more with its weights rounded."""
-    steps, validation, test, sparsity = (row.curves.get(name, ()) for name in MEASURED)
-    diverged = row.status == "diverged"
-    return outcome(
-        steps,
-        validation,
-        test,
-        sparsity,
-        row.threshold,
-        last=last,
-        snapped_test=snapped_test(row, last),
-        diverged=diverged,
-    )
+    """One stored run by the rules of the arithmetic papers, and once more with its weights rounded.
+
+    The trainer reads success, solved-at and sparsity off the whole curves and keeps them as scores; a row without them,
+    or another choice of ``last``, is judged by its stored curves.
+    """
+    scores, diverged = row.scores, row.status == "diverged"
+    if last is None and "best_test" in scores:
+        at, sparsity = scores.get("solved_at", math.nan), scores.get("best_sparsity", math.nan)
+        found = Outcome(scores["best_test"] < row.threshold, None if math.isnan(at) else int(at), sparsity)
+    else:
+        steps, validation, test, sparsity = (row.curves.get(name, ()) for name in MEASURED)
+        found = outcome(steps, validation, test, sparsity, row.threshold, last=last)
+    return replace(found, snapped=_snapped(row, found.solved), diverged=diverged)
 
 
-def snapped_test(row: Row, last: int | None = None) -> float | None:
-    """Test error with rounded weights where the validation error allows them, else with those of the best point."""
+def _snapped(row: Row, solved: bool) -> bool | None:
+    """Success with rounded weights where the validation error allows them, else without; None if never tried."""
     scores = row.scores
     if "snapped_test" not in scores:
         return None
-    if "snapped_validation" not in scores or scores["snapped_validation"] <= scores["best_validation"]:
-        return scores["snapped_test"]
-    validation = row.curves.get("validation", ())
-    return float(row.curves["test"][best_point(validation, last)]) if len(validation) else math.nan
+    kept = "snapped_validation" not in scores or scores["snapped_validation"] <= scores["best_validation"]
+    return scores["snapped_test"] < row.threshold if kept else solved
 
 
 def arithmetic(rows: Sequence[Row], last: int | None = None) -> Measured:
