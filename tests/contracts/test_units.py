@@ -16,7 +16,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import numerate.units
-from numerate.units import Unit, apply_bounds_, bound_after_step
+from numerate.units import Unit, apply_bounds_, bound_after_step, parameter_bounds
 
 # torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
@@ -29,17 +29,28 @@ UNITS: dict[str, type[Unit]] = {
     if inspect.isclass(unit := getattr(numerate.units, name)) and issubclass(unit, Unit) and unit is not Unit
 }
 
-# Further options of a unit to be held to the same contract; {} is always among them.
+# Options in place of the defaults, to be small.
+SMALL: dict[str, dict[str, Any]] = {"MLP": {"hidden": (3,)}}
+
+# Further options of a unit to be held to the same contract.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "Dense": [{"activation": "tanh"}, {"activation": "prelu"}, {"activation": "crelu"}],
+    "GNALU": [{"gate_base": "e"}],
+    "INALU": [{"gate": "input"}, {"init": "schloer"}, {"clip": "input"}],
+    "MLP": [{"hidden": (2, 2), "activation": "crelu"}, {"hidden": (3,), "activation": "prelu"}],
+    "MulMCFC": [{"sign": "product"}, {"sign": "cosine"}],
+    "NALU": [{"weights": "separate"}],
     "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}],
+    "NMRU": [{"sign": False}, {"gate": True}],
     "NSR": [{"paths": 3, "scale": 2.0}, {"pair": True}],
+    "StochasticNMU": [{"noise_range": "batch"}],
 }
 
 
 def cases(*, variants: bool = True) -> Any:
     found = []
     for name in UNITS:
-        for options in [{}, *(VARIANTS.get(name, []) if variants else [])]:
+        for options in [SMALL.get(name, {}), *(VARIANTS.get(name, []) if variants else [])]:
             text = ",".join(f"{key}={value}" for key, value in options.items())
             found.append(pytest.param(name, options, id=f"{name}({text})"))
     return pytest.mark.parametrize(("name", "options"), found)
@@ -60,6 +71,13 @@ def width(options: dict[str, Any]) -> int:
 def safe(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
     """Inputs where every unit is smooth: inside (0, 1), away from both ends."""
     return torch.rand(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)) * 0.7 + 0.15
+
+
+def signed(unit: nn.Module, rows: int) -> Tensor:
+    """Inputs of both signs, where the unit takes them."""
+    x = safe(rows, I)
+    x[::2, 1] *= -1
+    return x.abs() if unit(x).isnan().any() else x
 
 
 def parameters(unit: nn.Module) -> dict[str, Tensor]:
@@ -116,6 +134,8 @@ def test_repr_builds_the_same_unit(name, options):
     again = eval(text, dict(UNITS))
     assert f"{name}({again.extra_repr()})" == text
     assert f"in_features={I}, out_features={O}" in repr(unit)
+    keywords = [p for p in inspect.signature(UNITS[name]).parameters if p not in ("device", "dtype")]
+    assert all(f"{key}=" in text for key in keywords)
     for key, value in options.items():
         assert f"{key}={value!r}" in text
     assert {k: v.shape for k, v in parameters(again).items()} == {k: v.shape for k, v in parameters(unit).items()}
@@ -268,7 +288,8 @@ def test_deepcopy_is_equal_and_apart(name, options):
 @cases()
 def test_weights_are_read_at_every_forward(name, options):
     """A small change of any parameter, in place, moves the output by what its gradient says."""
-    unit, x, step = make(name, options), safe(5, I), 1e-6
+    unit, step = make(name, options), 1e-6
+    x = signed(unit, 5)
     y = unit(x)
     for key, parameter in unit.named_parameters():
         direction = torch.randn(parameter.shape, dtype=parameter.dtype, generator=torch.Generator().manual_seed(3))
@@ -288,10 +309,9 @@ def test_weights_are_read_at_every_forward(name, options):
 @cases()
 def test_gradients_reach_every_parameter(name, options):
     unit = make(name, options)
-    x = safe(16, I)
-    x[::2, 1] *= -1
+    x = signed(unit, 16)
     weights = torch.linspace(1, 2, width(options), dtype=x.dtype)
-    (unit(x).nan_to_num() * weights).sum().backward()
+    (unit(x) * weights).sum().backward()
     for key, parameter in unit.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key
@@ -409,23 +429,22 @@ def test_measures_stack(name, options, method):
     stacked = vmap(lambda p, b: functional_call(Call(base, method), (p, b), ()))(params, buffers)
     for k, unit in enumerate(units):
         looped = getattr(unit, method)()
-        if isinstance(looped, dict):
-            assert {key: value[k].tolist() for key, value in stacked.items()} == {
-                key: value.tolist() for key, value in looped.items()
-            }
-        else:
-            torch.testing.assert_close(stacked[k], looped)
+        pairs = (
+            [(stacked[key][k], looped[key]) for key in looped] if isinstance(looped, dict) else [(stacked[k], looped)]
+        )
+        for one, other in pairs:
+            torch.testing.assert_close(one, other, rtol=1e-14, atol=0)
 
 
 @cases()
 def test_bounds_hold_once_applied(name, options):
     unit = make(name, options)
-    assert set(unit.bounds) <= {key for key, _ in unit.named_parameters()}
+    assert set(unit.bounds) <= set(unit._parameters)
     with torch.no_grad():
         for parameter in unit.parameters():
             parameter.mul_(100)
     apply_bounds_(unit)
-    for key, (low, high) in unit.bounds.items():
+    for key, (low, high) in parameter_bounds(unit).items():
         value = unit.get_parameter(key)
         assert low <= value.min()
         assert value.max() <= high
@@ -438,7 +457,7 @@ def test_bounds_hold_after_a_hooked_step(name, options):
     handle = bound_after_step(optimizer, unit)
     unit(safe(5, I)).sum().backward()
     optimizer.step()
-    for key, (low, high) in unit.bounds.items():
+    for key, (low, high) in parameter_bounds(unit).items():
         value = unit.get_parameter(key)
         assert low <= value.min()
         assert value.max() <= high
@@ -488,37 +507,32 @@ def test_formula_of_a_snapped_unit_is_exact(name, options):
         text, values = evaluated(unit, x, tolerance=1e-6)
         if set(unit.levels) >= {*unit.effective_weights(), *unit.coefficients()}:  # all but a free gate or bias
             assert "≈" not in text
-        torch.testing.assert_close(values, unit(x), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(values, unit(x), rtol=1e-5, atol=1e-6)
 
 
 # --- export to other runtimes: slow, so all units at once, default options ----------------------------------------
 
 
-class Every(nn.Module):
-    """Every unit on one input."""
+class Several(nn.Module):
+    """Some units on one input."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__()
-        self.units = nn.ModuleList([make(name, {}, dtype=torch.float32) for name in UNITS])
+        self.units = nn.ModuleList([make(name, SMALL.get(name, {}), dtype=torch.float32) for name in names])
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         return tuple(unit(x) for unit in self.units)
 
 
 @pytest.fixture(scope="module")
-def every() -> Every:
-    return Every().eval()
-
-
-@pytest.fixture(scope="module")
-def onnx_outputs(every: Every) -> tuple[Tensor, dict[str, Tensor]]:
+def onnx_outputs() -> tuple[Tensor, dict[str, Tensor]]:
     import onnxruntime
 
     x = safe(5, I, dtype=torch.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers
         program = torch.onnx.export(
-            every, (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False
+            Several(*UNITS).eval(), (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False
         )
     assert program is not None
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -530,13 +544,14 @@ def onnx_outputs(every: Every) -> tuple[Tensor, dict[str, Tensor]]:
 @pytest.mark.parametrize("name", UNITS)
 def test_onnx_runtime_agrees(name, onnx_outputs):
     x, outputs = onnx_outputs
-    torch.testing.assert_close(outputs[name], make(name, {}, dtype=torch.float32)(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        outputs[name], make(name, SMALL.get(name, {}), dtype=torch.float32)(x), rtol=1e-4, atol=1e-5
+    )
 
 
-def test_inductor_agrees(every):
-    """The default compiler on all units at once, forward and backward."""
-    x = safe(5, I, dtype=torch.float32)
+def test_inductor_agrees():
+    """The default compiler, which is slow, on two units."""
+    x, units = safe(5, I, dtype=torch.float32), Several("NMU", "NALU").eval()
     torch._dynamo.reset()
-    compiled = torch.compile(every, fullgraph=True)
-    for one, two in zip(compiled(x), every(x)):
+    for one, two in zip(torch.compile(units, fullgraph=True)(x), units(x)):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)

@@ -43,7 +43,7 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, slope: Tensor | None = None, 
 
     x: (..., I), weight: (O, I), bias: (O,) -> (..., O); CReLU: (..., 2 O).
     """
-    z = F.linear(x, weight, bias)
+    z = F.linear(x, weight) + bias  # apart, so that stacked layers round as a single one does
     return torch.where(z > 0, z, slope * z) if slope is not None else ACTIVATIONS[activation](z)
 
 
@@ -136,7 +136,7 @@ class MLP(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.activation = one_of("activation", activation, NAMES)
+        self.activation, self.hidden = one_of("activation", activation, NAMES), tuple(hidden)
         factor = 2 if activation == "crelu" else 1
         widths = [in_features, *(factor * positive("hidden", width) for width in hidden)]
         layers = [Dense(i, o, activation=activation, device=device, dtype=dtype) for i, o in pairwise(widths)]
@@ -166,7 +166,7 @@ class MLP(Unit):
         return values
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, activation={self.activation!r}"
+        return f"{super().extra_repr()}, hidden={self.hidden!r}, activation={self.activation!r}"
 
 
 def _nonlinear(activation: str, z: Any, slope: Any = None) -> Any:

@@ -128,6 +128,9 @@ class NAC(Unit):
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         return [symbolic.linear(inputs, weights["weight"].row(o)) for o in range(self.out_features)]
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, fan_floor={self.fan_floor}"
+
 
 class NACMul(Unit):
     r"""NAC•, products and quotients of sizes: :math:`z_o = \exp \sum_i W_{oi} \log(|x_i| + ε)`, W of :class:`NAC`.
@@ -179,7 +182,7 @@ class NACMul(Unit):
         return [symbolic.size_powers(inputs, w.row(o), eps) for o in range(self.out_features)]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, eps={self.eps!r}, fan_floor={self.fan_floor}"
 
 
 class NACMulSigmoid(Unit):

@@ -123,7 +123,7 @@ class NALU(Unit):
         return _nalu_expressions(inputs, weights)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, weights={self.weights!r}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, weights={self.weights!r}, eps={self.eps!r}, fan_floor={self.fan_floor}"
 
 
 class GNALU(Unit):
@@ -189,7 +189,7 @@ class GNALU(Unit):
         return _nalu_expressions(inputs, weights)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, gate_base={self.gate_base!r}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, gate_base={self.gate_base!r}, eps={self.eps!r}, fan_floor={self.fan_floor}"
 
 
 class ComplexNALU(Unit):
@@ -255,7 +255,7 @@ class ComplexNALU(Unit):
         return results
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, eps={self.eps!r}, fan_floor={self.fan_floor}"
 
 
 class GatedNAUNMU(Unit):
