@@ -69,4 +69,13 @@ def test_published_ranges_of_figure_3():
 
 
 def _members(task):
-    return {k: v for k, v in task.constants(0, "train").items() if k == "members"}
+    return {k: v for k, v in task.constants(0, "train").items() if k in ("members", "operation")}
+
+
+@pytest.mark.parametrize("operation", ["add", "sub", "mul", "div", "sqrt", "square"])
+def test_every_operation_is_done_on_the_two_sums(operation):
+    task = Arithmetic(operation, inputs=8, fixed=((0, 3), (2, 6)))
+    x, y = task.examples(torch.rand(20, 8), task.constants(0, "train"))
+    a, b = x[:, 0:3].sum(-1), x[:, 2:6].sum(-1)
+    expected = {"add": a + b, "sub": a - b, "mul": a * b, "div": a / b, "sqrt": a**0.5, "square": a**2}[operation]
+    torch.testing.assert_close(y[:, 0], expected)

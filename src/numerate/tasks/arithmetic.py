@@ -79,7 +79,7 @@ class Arithmetic:
 
     @property
     def form(self) -> Hashable:
-        return type(self), self.operation, self.inputs, self.count, self.union
+        return type(self), self.inputs, self.count, self.union
 
     @property
     def count(self) -> int:
@@ -100,12 +100,16 @@ class Arithmetic:
         members = torch.zeros(self.inputs, self.count)
         for column, (first, last) in enumerate(self.spans(seed)):
             members[first:last, column] = 1
-        return values | {"members": members}
+        return values | {"members": members, "operation": torch.tensor(float(list(OPERATIONS).index(self.operation)))}
 
     def examples(self, uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         x = spread(uniforms, constants, self.union)
         sums = (x @ constants["members"]).split(1, dim=-1)
-        return x, reduce(OPERATIONS[self.operation], sums)
+        first, *others = (reduce(operation, sums) for operation in OPERATIONS.values())
+        y = first  # all operations, then a choice: they cost little beside the sums, and runs of all share one stack
+        for number, other in enumerate(others, 1):
+            y = torch.where(constants["operation"] == number, other, y)
+        return x, y
 
     def threshold(self) -> float:
         """Expected squared error on the test range when the first layer's weights are 1 - ε inside and ε outside."""

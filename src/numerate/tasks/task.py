@@ -84,7 +84,7 @@ def range_constants(span: Range) -> dict[str, Tensor]:
 def spread(uniforms: Tensor, constants: dict[str, Tensor], union: bool) -> Tensor:
     """Map [0, 1) onto the range; without a union the jump costs nothing."""
     x = constants["low"] + constants["width"] * uniforms
-    return x + constants["jump"] * (uniforms >= 0.5) if union else x
+    return x + torch.where(uniforms >= 0.5, constants["jump"], 0.0) if union else x
 
 
 def size_moments(span: Range) -> tuple[float, float, float]:
