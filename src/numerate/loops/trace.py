@@ -78,7 +78,7 @@ def training_step(step: Step) -> Traced:
             values["clip"] = torch.rand(())
         return values | {"rate": torch.rand(()), "correction": torch.rand(2)}
 
-    return _trace(function, inputs, step.batch)
+    return trace(function, inputs, step.batch)
 
 
 def evaluation(step: Step) -> Traced:
@@ -93,7 +93,7 @@ def evaluation(step: Step) -> Traced:
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
         return values | {"uniforms": torch.rand(batch, step.draws)}
 
-    return _trace(function, inputs, 128)
+    return trace(function, inputs, 128)
 
 
 def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ def _example(shapes: Any) -> Tensors:
     return {name: torch.rand(shape) for name, shape in shapes.items()}
 
 
-def _trace(function: Callable[[Tensors], Tensors], inputs: Callable[[int], Tensors], batch: int) -> Traced:
+def trace(function: Callable[[Tensors], Tensors], inputs: Callable[[int], Tensors], batch: int) -> Traced:
     """Trace at two batch sizes and find the batch by comparing them."""
     other = batch + 3
     (graph, names), (twin, _) = (_graph(function, inputs(size)) for size in (batch, other))
