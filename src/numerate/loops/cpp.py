@@ -18,7 +18,7 @@ from torch import Tensor
 from numerate.loops import native
 from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Stage, Total, View, operands
 from numerate.loops.lower import lower
-from numerate.loops.nests import Nest, Placed, arrange_loops, loop_strides
+from numerate.loops.nests import UNROLLED, Nest, Placed, arrange_loops, loop_strides
 from numerate.loops.step import Members, State, Step, Tensors, corrections
 from numerate.loops.trace import NotLowered, evaluation, training_step
 from numerate.streams import Domain
@@ -31,20 +31,22 @@ LARGE = 64
 """Arrays of more vectors than this lie in static memory rather than on the stack of a thread."""
 
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-    "logical_and": "&", "logical_or": "|", "logical_xor": "^",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "logical_and": "&", "logical_or": "|", "logical_xor": "^",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 _PREFIX = {"copy": "", "neg": "-", "logical_not": "~"}
 _NEUTRAL: dict[str, float | bool] = {
     "sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "and": True, "or": False
 }  # fmt: skip
 
+_JOINED = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or"}
+
 
 class Cpp:
     """Emitted native loop; the same two methods as every :class:`~numerate.loops.step.Loop`.
 
-    Raises :class:`~numerate.loops.trace.NotLowered` or :class:`~numerate.loops.native.NoCompiler` where this loop cannot
-    be had; another loop then can.
+    Raises :class:`~numerate.loops.trace.NotLowered` or :class:`~numerate.loops.native.NoCompiler` where this loop
+    cannot be had; another loop then can.
     """
 
     def __init__(self, step: Step, threads: int | None = None) -> None:
@@ -58,8 +60,9 @@ class Cpp:
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         groups = [state.parameters, state.first, state.second]
         packed = self._pack([group[name] for group in groups for name in self.step.parameters])
-        fixed = [members.constants[name] for name in self.step.constants]
-        fixed += [members.rate] + ([] if self.step.clip is None or members.clip is None else [members.clip])
+        fixed = [*(members.constants[name] for name in self.step.constants), members.rate]
+        if self.step.clip is not None:
+            fixed.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
         arguments = (
             self._pack([members.seeds.to(torch.int32)]),
             self._pack(fixed),
@@ -94,7 +97,7 @@ class Cpp:
         return out.flatten()[: len(fixed[0])].clone()
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:
-        """(S, ...) each -> (groups, numbers, lanes): one vector per number; the last group is filled with its last member."""
+        """(S, ...) each -> (groups, numbers, lanes), one vector per number; the last member fills up the last group."""
         flat = torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], -1)
         padding = flat[-1:].expand(-len(flat) % self.lanes, -1)
         return torch.cat([flat, padding]).unflatten(0, (-1, self.lanes)).transpose(1, 2).contiguous()
@@ -111,7 +114,8 @@ def emit(step: Step, training: Program, evaluating: Program) -> str:
     """The C++ source of both loops."""
     if any(isinstance(s, Total) for stage in evaluating.stages for s in stage.batch):
         raise NotLowered("evaluation with statistics of the batch")
-    return "\n".join(['#include "prelude.hpp"', "", *_Training(step, training).lines, "", *_Evaluation(evaluating).lines])
+    loops = _Training(step, training), _Evaluation(evaluating)
+    return "\n".join(['#include "prelude.hpp"', *(line for loop in loops for line in ("", *loop.lines))])
 
 
 class _Emitter:
@@ -122,9 +126,7 @@ class _Emitter:
         self.lines: list[str] = []
         self.depth = 0
         self.declared: list[set[str]] = [set()]
-        self.nests = [
-            (arrange_loops(stage.member), arrange_loops(stage.batch)) for stage in program.stages
-        ]
+        self.nests = [(arrange_loops(stage.member), arrange_loops(stage.batch)) for stage in program.stages]
 
     # ------------------------------------------------------------ text
 
@@ -359,8 +361,11 @@ class _Training(_Emitter):
         """The random numbers of a block; those of one example lie together in the stream."""
         count, name = buffer.size, f"{stream}_drawn"
         self.line(f"V {name}[{EXAMPLES * count}];")
-        with self.block(f"for (int i = 0; i < {count}; i++)"):
-            self.line(f"{stream}.draw(b * {count} / 4 + i, {name} + 4 * i);")
+        if count <= UNROLLED:
+            for i in range(count):
+                self.line(f"{stream}.draw(b / 4 * {count} + {i}, {name} + {4 * i});")
+        else:
+            self.line(f"for (int i = 0; i < {count}; i++) {stream}.draw(b / 4 * {count} + i, {name} + 4 * i);")
         self.declare_arrays([buffer])
         self.each(buffer, f"gather({name} + {{index}}, {count})")
 
@@ -388,7 +393,9 @@ class _Training(_Emitter):
         start = 0
         for buffer in (self.program.inputs[name].buffer for name in moving):
             if buffer in self.arrays:
-                self.line(f"for (int i = 0; i < {buffer.size}; i++) store(own + ({start} + i) * LANES, {buffer.name}[i]);")
+                self.line(
+                    f"for (int i = 0; i < {buffer.size}; i++) store(own + ({start} + i) * LANES, {buffer.name}[i]);"
+                )
             else:
                 for i in range(buffer.size):
                     self.line(f"store(own + {start + i} * LANES, {buffer.name}_{i});")
@@ -465,7 +472,8 @@ def _number(value: float) -> str:
         return "NOT_A_NUMBER"
     if math.isinf(value):
         return "INF" if value > 0 else "-INF"
-    return f"{torch.tensor(value, dtype=torch.float32).item():.9g}f".replace("f", ".0f") if float(value).is_integer() and abs(value) < 1e9 else f"{torch.tensor(value, dtype=torch.float32).item():.9g}f"
+    text = f"{torch.tensor(value, dtype=torch.float32).item():.9g}"  # nine digits give every float32 back
+    return f"{text}f" if set(text) & set(".e") else f"{text}.0f"
 
 
 def _constant(value: float | bool) -> str:
@@ -482,7 +490,6 @@ def _call(function: str, values: list[str]) -> str:
 
 def _folded(function: str, terms: list[list[str]], start: str | None = None) -> str:
     """Terms put together from left to right; products are fused with the sum."""
-    join = {"prod": "mul", "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or", "sum": "add"}[function]
     result = start
     for term in terms:
         value = " * ".join(term)
@@ -491,6 +498,6 @@ def _folded(function: str, terms: list[list[str]], start: str | None = None) -> 
         elif function == "sum" and len(term) == 2:
             result = f"fma({term[0]}, {term[1]}, {result})"
         else:
-            result = _call(join, [result, value])
+            result = _call(_JOINED[function], [result, value])
     assert result is not None
     return result

@@ -276,8 +276,8 @@ def _rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 # elementwise: ATen name -> function of the intermediate form
 _SAME = (
-    "neg", "abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "atan", "atan2", "erf",
-    "floor", "ceil", "round", "trunc", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
+    "neg", "abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "atan", "atan2",
+    "erf", "floor", "ceil", "round", "trunc", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
     "logical_not", "logical_and", "logical_or", "logical_xor", "where",
 )  # fmt: skip
 _RENAMED = {"bitwise_not": "logical_not", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "sgn": "sign"}

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
+FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
 """No rounding is left to the compiler: products and sums are fused only where the source says so."""
 
 

@@ -1,7 +1,7 @@
 """Group the statements of a region into loop nests.
 
-Small dimensions are written out, large ones become loops. Statements that run over the same loops share one nest, so that
-an intermediate value which nothing else needs stays in a register.
+Small dimensions are written out, large ones become loops. Statements that run over the same loops share one nest, so
+that an intermediate value which nothing else needs stays in a register.
 """
 
 from dataclasses import dataclass, field
@@ -10,16 +10,22 @@ from itertools import product
 from numerate.loops.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total, View, operands
 
 UNROLLED = 16
-"""Dimensions up to this size are written out,"""
-COPIES = 64
-"""as long as a statement is not written more often than this."""
+"""Dimensions up to this size are written out, ..."""
+COPIES = 32
+"""... as long as a statement is not written more often than this, ..."""
+COSTLY = 8
+"""... or a function of many instructions more often than this."""
+CHEAP = {
+    "copy", "neg", "abs", "sign", "add", "sub", "mul", "div", "fma", "minimum", "maximum", "sqrt", "where", "to_float",
+    "lt", "le", "gt", "ge", "eq", "ne", "logical_not", "logical_and", "logical_or", "logical_xor",
+}  # fmt: skip
 TILE = 4
 """A looped dimension is cut into tiles of this size, which are written out, where it can be divided."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A statement whose axes (of the output, then of what is folded) are each either a loop of its nest or written out."""
+    """A statement each of whose axes (of the output, then of what is folded) is a loop of its nest or written out."""
 
     statement: Statement
     sizes: tuple[int, ...]
@@ -97,12 +103,12 @@ def _place(statement: Statement) -> Placed:
     inner = statement.inner if isinstance(statement, Fold) else ()
     domain = (*statement.out.shape, *inner)
     pieces: list[list[tuple[int, bool]]] = []  # for each axis its parts from outside: (size, looped)
-    copies = 1
+    copies, limit = 1, COSTLY if isinstance(statement, Map) and statement.function not in CHEAP else COPIES
     for size in reversed(domain):
-        if size <= UNROLLED and copies * size <= COPIES:
+        if size <= UNROLLED and copies * size <= limit:
             parts = [(size, False)] if size > 1 else []
             copies *= size
-        elif size % TILE == 0 and copies * TILE <= COPIES and not isinstance(statement, Scan):
+        elif size % TILE == 0 and copies * TILE <= limit and not isinstance(statement, Scan):
             parts = [(size // TILE, True), (TILE, False)]
             copies *= TILE
         else:

@@ -12,6 +12,7 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
+#define RARELY(condition) __builtin_expect(condition, 0)
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define LANES 16
@@ -146,7 +147,18 @@ static INLINE bool any(M m) {
 #endif
 }
 
+static INLINE bool any_at_least(U words, uint32_t limit) {
+#if LANES == 16
+  return _mm512_cmpge_epu32_mask((__m512i)words, _mm512_set1_epi32(limit)) != 0;
+#else
+  return any((M)(words >= limit));
+#endif
+}
+
 // ---------------------------------------------------------------- elementary functions, lane by lane
+//
+// Arguments of everyday size take the short way; if any lane has another, a second function settles it for all lanes,
+// with the same bits in those that did not need it.
 
 static INLINE V fma(V a, V b, V addend) {
 #if LANES == 16
@@ -215,26 +227,40 @@ static INLINE V reduce_by_log2(V x, M &exponent) {
   return fma(n, c(-1.42860677e-6f), fma(n, c(-0.693145752f), x));
 }
 
-static INLINE V exp(V x) {
+// exp everywhere: two factors, so that denormal results and infinity come out right.
+static __attribute__((noinline, cold)) V exp_extreme(V x) {
   M n;
   const V r = reduce_by_log2(minimum(maximum(x, c(-104.0f)), c(89.0f)), n);
-  const M half = n >> 1;  // two factors, so that denormal results and infinity come out right
+  const M half = n >> 1;
   return (expm1_reduced(r) + 1.0f) * power_of_two(half) * power_of_two(n - half);
 }
-
-static INLINE V expm1(V x) {
+static INLINE V exp(V x) {
   M n;
-  const V r = reduce_by_log2(minimum(maximum(x, c(-20.0f)), c(88.0f)), n), scale = power_of_two(n);
-  const V result = fma(expm1_reduced(r), scale, scale - 1.0f);
-  return where(x > 87.0f, exp(x), where(x == 0.0f, x, result));
+  const V r = reduce_by_log2(x, n);
+  const V result = (V)((M)(expm1_reduced(r) + 1.0f) + (n << 23));
+  return RARELY(any_at_least((U)abs(x), 0x42AE0000u)) ? exp_extreme(x) : result;  // bits of 87
 }
 
-// log(1 + f) = f - f f / 2 + f f f p(f) for 1 + f between 1/sqrt(2) and sqrt(2)
-static INLINE V log(V x) {
-  const M tiny = x < 0x1p-126f;
-  const V scaled = where(tiny, x * 0x1p23f, x);
-  const M centred = (M)scaled - 0x3F3504F3;  // bits of 1/sqrt(2)
-  const V n = __builtin_convertvector((centred >> 23) - (tiny & 23), V);
+// exp(x) - 1 for x from -20 to 87.
+static INLINE V expm1_moderate(V x) {
+  M n;
+  const V r = reduce_by_log2(x, n), scale = power_of_two(n);
+  return fma(expm1_reduced(r), scale, scale - 1.0f);
+}
+static __attribute__((noinline, cold)) V expm1_extreme(V x) {
+  const V moderate = expm1_moderate(minimum(maximum(x, c(-20.0f)), c(87.0f)));
+  return where(x > 87.0f, exp_extreme(x), where(x == 0.0f, x, moderate));
+}
+static INLINE V expm1(V x) {
+  const V result = expm1_moderate(x);  // exact zeros keep their sign in the other function
+  return RARELY(any_at_least((U)abs(x) - 1u, 0x41A00000u - 1u)) ? expm1_extreme(x) : result;  // bits of 20
+}
+
+// log(x) - shift log(2) for normal positive x: with 1 + f between 1/sqrt(2) and sqrt(2),
+// log(1 + f) = f - f f / 2 + f f f p(f)
+static INLINE V log_normal(V x, V shift) {
+  const M centred = (M)x - 0x3F3504F3;  // bits of 1/sqrt(2)
+  const V n = __builtin_convertvector(centred >> 23, V) - shift;
   const V f = (V)((centred & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
   V p = fma(c(7.0376836292e-2f), f, c(-1.1514610310e-1f));
   p = fma(p, f, c(1.1676998740e-1f));
@@ -246,9 +272,17 @@ static INLINE V log(V x) {
   p = fma(p, f, c(3.3333331174e-1f));
   const V square = f * f;
   const V tail = fma(n, c(-2.12194440e-4f), fma(square * f, p, square * -0.5f));
-  const V result = fma(n, c(0.693359375f), f + tail);
+  return fma(n, c(0.693359375f), f + tail);
+}
+static __attribute__((noinline, cold)) V log_extreme(V x) {
+  const M tiny = x < 0x1p-126f;
+  const V result = log_normal(where(tiny, x * 0x1p23f, x), where(tiny, c(23.0f), V{}));
   const V edge = where(x == 0.0f, c(-INF), where(x == INF, x, c(NOT_A_NUMBER)));
   return where((x > 0.0f) & (x < INF), result, edge);
+}
+static INLINE V log(V x) {
+  const V result = log_normal(x, V{});
+  return RARELY(any_at_least((U)x - 0x00800000u, 0x7F000000u)) ? log_extreme(x) : result;  // not normal and positive
 }
 
 static INLINE V log1p(V x) {
@@ -260,8 +294,15 @@ static INLINE V log1p(V x) {
 static INLINE V sigmoid(V x) { return 1.0f / (1.0f + exp(-x)); }
 
 static INLINE V tanh(V x) {
-  const V grown = expm1(2.0f * minimum(abs(x), c(10.0f)));
+  const V grown = expm1_moderate(2.0f * minimum(abs(x), c(10.0f)));
   return with_sign_of(grown / (grown + 2.0f), x);
+}
+
+// Large arguments are left to the library, in double precision.
+static __attribute__((noinline, cold)) V sine_extreme(V x, int quarters, V result) {
+  for (int lane = 0; lane < LANES; lane++)
+    if (!(__builtin_fabsf(x[lane]) < 1e4f)) result[lane] = quarters ? __builtin_cos(x[lane]) : __builtin_sin(x[lane]);
+  return result;
 }
 
 // Sine of x + quarters * pi/2.
@@ -278,11 +319,7 @@ static INLINE V sine(V x, int quarters) {
   const M quadrant = (M)shifted + quarters;
   const V size = where((quadrant & 1) != 0, k, s);
   V result = (V)((U)size ^ ((U)(quadrant & 2) << 30));
-  const M large = ~(abs(x) < 1e4f);
-  if (__builtin_expect(any(large), 0))
-    for (int lane = 0; lane < LANES; lane++)
-      if (large[lane]) result[lane] = quarters ? __builtin_cos(x[lane]) : __builtin_sin(x[lane]);
-  return result;
+  return RARELY(any_at_least((U)abs(x), 0x461C4000u)) ? sine_extreme(x, quarters, result) : result;  // bits of 10000
 }
 static INLINE V sin(V x) { return sine(x, 0); }
 static INLINE V cos(V x) { return sine(x, 1); }
@@ -314,7 +351,7 @@ static INLINE V atan2(V y, V x) {
 }
 
 static INLINE V erf(V x) {
-  const V t = minimum(abs(x), c(10.0f)), z = x * x, square = t * t;
+  const V t = minimum(abs(x), c(4.0f)), z = x * x, square = t * t;
   V far = fma(c(-1.72853470e-5f), t, c(3.83197126e-4f));
   far = fma(far, square, fma(c(-3.88396438e-3f), t, c(2.42546219e-2f)));
   far = fma(far, t, c(-1.06777877e-1f));
@@ -449,7 +486,7 @@ static INLINE V partial_total(B a, int64_t count) {
 // Note the step after which a member first had a parameter that is not finite; `probe` is NaN in such lanes, else 0.
 static INLINE void note_divergence(V probe, int64_t step, int64_t *diverged) {
   const M found = probe != 0.0f;
-  if (__builtin_expect(any(found), 0))
+  if (RARELY(any(found)))
     for (int lane = 0; lane < LANES; lane++)
       if (found[lane] && diverged[lane] < 0) diverged[lane] = step;
 }
