@@ -6,6 +6,7 @@ import io
 import math
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,11 @@ class Call(nn.Module):
 def test_the_suite_sees_every_unit():
     assert {"NAU", "NMU", "NLRL", "NSR"} <= set(UNITS)
     assert set(VARIANTS) <= set(UNITS)
+
+
+def test_the_docs_name_every_unit():
+    page = (Path(__file__).parents[2] / "docs" / "units.md").read_text()
+    assert [name for name in UNITS if f"`{name}`" not in page] == []
 
 
 # --- construction ---------------------------------------------------------------------------------------------------
