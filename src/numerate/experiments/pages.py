@@ -7,27 +7,67 @@ from typing import Any
 from numerate.experiments.experiment import Experiment, Options, Shown
 from numerate.results import Row
 
+Show = Callable[[Experiment, list[Row], Options, Path], Shown]
+
 
 def comparison_page(
     compare: Callable[[Sequence[Row], Options], Any],
-) -> Callable[[Experiment, list[Row], Options, Path], Shown]:
-    """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary."""
+    claims: Callable[[Any], Sequence[Any]] | None = None,
+) -> Show:
+    """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary.
+
+    ``claims``: from the comparison to the paper's sentences and whether they hold (:class:`numerate.report.Claim`).
+    """
 
     def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
-        from numerate.report import Notes, environment, terminal_table, write_report
+        from numerate.report import terminal_table, write_report
 
         compared = compare(rows, options)
-        notes = Notes(
-            subtitle=experiment.about,
-            settings=settings(experiment, options, rows),
-            environment=environment(rows),
-            reasons=experiment.reasons,
-            command=command(experiment, options),
-        )
-        written = write_report(compared, folder, notes)
-        return Shown(written["report"], terminal_table(compared))
+        told = () if claims is None else claims(compared)
+        written = write_report(compared, folder, _notes(experiment, rows, options, told))
+        return Shown(written["report"], _summary(terminal_table(compared), told))
 
     return show
+
+
+def picture_page(
+    draw: Callable[[Sequence[Row], Options], Any],
+    claims: Callable[[Sequence[Row], Options], Sequence[Any]] | None = None,
+) -> Show:
+    """The ``show`` of an experiment that is pictures, text and tables (:class:`numerate.report.Page`)."""
+
+    def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+        from numerate.report import write_page
+
+        page = draw(rows, options)
+        told = () if claims is None else claims(rows, options)
+        written = write_page(page, folder, _notes(experiment, rows, options, told))
+        return Shown(written["report"], _summary(page.headline, told))
+
+    return show
+
+
+def _notes(experiment: Experiment, rows: list[Row], options: Options, claims: Sequence[Any]) -> Any:
+    from numerate.report import Notes, environment
+
+    return Notes(
+        subtitle=experiment.about,
+        settings=settings(experiment, options, rows),
+        environment=environment(rows) if rows else {},
+        reasons=experiment.reasons,
+        claims=claims,
+        command=command(experiment, options),
+    )
+
+
+def _summary(first: Any, claims: Sequence[Any]) -> Any:
+    """For the terminal: the result, then the paper's sentences."""
+    from rich.console import Group
+    from rich.text import Text
+
+    styles = {True: "green", False: "bold red", None: "yellow"}
+    lines = [Text.assemble((f"{c.word}: ", styles[c.holds]), f"{c.text} Ours: {c.ours}") for c in claims]
+    return Group(*([first] if first else []), *lines)
 
 
 def command(experiment: Experiment, options: Options) -> str:
@@ -45,6 +85,8 @@ def command(experiment: Experiment, options: Options) -> str:
 def settings(experiment: Experiment, options: Options, rows: Sequence[Row]) -> dict[str, str]:
     """Size, seeds, steps and the like, as one table."""
     trainings = experiment.trainings(options)
+    if not trainings:
+        return {"size": options.size, "runs": "none: everything here follows from the definitions"}
     diverged = sum(row.status == "diverged" for row in rows)
 
     def told(values: Sequence[Any]) -> str:

@@ -15,7 +15,8 @@ from numerate.report.comparison import (
     judge,
 )
 from numerate.report.figures import figure, overview, save
-from numerate.report.html import Notes, html, write_html, write_report
+from numerate.report.html import Claim, Notes, html, write_html, write_report
+from numerate.report.page import Page, Picture, TextTable, write_page
 from numerate.report.tables import csv_text, records, terminal_table, write_csv
 
 __all__ = [
@@ -24,10 +25,14 @@ __all__ = [
     "SPARSITY",
     "SUCCESS",
     "Cell",
+    "Claim",
     "Comparison",
     "Measured",
     "Metric",
     "Notes",
+    "Page",
+    "Picture",
+    "TextTable",
     "arithmetic",
     "comparison",
     "csv_text",
@@ -41,5 +46,6 @@ __all__ = [
     "terminal_table",
     "write_csv",
     "write_html",
+    "write_page",
     "write_report",
 ]

@@ -101,10 +101,19 @@ class Comparison:
     level: float = 0.05
     x_title: str = "Training range"
     panel_titles: Mapping[str, str] = field(default_factory=dict)
+    x_titles: Mapping[str, str] = field(default_factory=dict)
+    """Panel -> title of its x axis, where it is not ``x_title``."""
+    joined: bool = False
+    """Whether pictures join the marks of a series: for an x that is a quantity, not a kind."""
 
     def of(self, panel: str, series: str | None = None) -> list[Cell]:
         """The cells of one panel (and series)."""
         return [cell for cell in self.cells if cell.panel == panel and series in (None, cell.series)]
+
+    def xs_of(self, panel: str) -> tuple[Any, ...]:
+        """The values of x that one panel has."""
+        there = {cell.x for cell in self.of(panel)}
+        return tuple(x for x in self.xs if x in there)
 
     def panel_title(self, panel: str) -> str:
         return self.panel_titles.get(panel, OPERATIONS.get(panel, panel))
@@ -198,6 +207,8 @@ def comparison(
     level: float = 0.05,
     x_title: str = "Training range",
     panel_titles: Mapping[str, str] | None = None,
+    x_titles: Mapping[str, str] | None = None,
+    joined: bool = False,
 ) -> Comparison:
     """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
 
@@ -232,6 +243,8 @@ def comparison(
         level=level,
         x_title=x_title,
         panel_titles=dict(panel_titles or {}),
+        x_titles=dict(x_titles or {}),
+        joined=joined,
     )
 
 

@@ -89,20 +89,21 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
     cells = comparison.of(panel)
     present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
     look = looks(comparison.series)
+    xs = comparison.xs_of(panel)
     slot = 0.86 / max(1, len(present))
-    for i in range(0, len(comparison.xs), 2):
+    for i in range(0, len(xs), 2):
         ax.axvspan(i - 0.5, i + 0.5, color=BAND, lw=0, zorder=0)
     for rank, name in enumerate(present):
         ours, theirs = [], []
         for cell in comparison.of(panel, name):
-            centre = comparison.xs.index(cell.x) + (rank - (len(present) - 1) / 2) * slot
+            centre = xs.index(cell.x) + (rank - (len(present) - 1) / 2) * slot
             shift = slot * 0.22 if cell.theirs else 0.0
             ours.append((centre - shift, cell.comparable(metric.name)))
             theirs.append((centre + shift, cell.published(metric.name)))
-        _marks(ax, ours, metric, *look[name], filled=True)
+        _marks(ax, ours, metric, *look[name], filled=True, joined=comparison.joined)
         _marks(ax, theirs, metric, *look[name], filled=False)
-    ax.set_xlim(-0.5, len(comparison.xs) - 0.5)
-    ax.set_xticks(range(len(comparison.xs)), [x_name(x) for x in comparison.xs])
+    ax.set_xlim(-0.5, len(xs) - 0.5)
+    ax.set_xticks(range(len(xs)), [x_name(x) for x in xs])
     _y_axis(ax, comparison, panel, metric)
     return ax
 
@@ -115,6 +116,7 @@ def _marks(
     marker: str,
     *,
     filled: bool,
+    joined: bool = False,
 ) -> None:
     """Marks with their intervals, at (x, estimate); all lines in one path and all marks in one keep the file small."""
     there = [(at, each, each.value) for at, each in places if each is not None and each.value is not None]
@@ -126,6 +128,8 @@ def _marks(
         return
     at, values = [place[0] for place in there], [_drawable(place[2], metric) for place in there]
     face = colour if filled else PAPER
+    if joined:
+        ax.plot(at, values, color=colour, lw=1.0, alpha=0.5, zorder=2)
     ax.plot(at, values, marker, ms=4.6, mfc=face, mec=colour, mew=1.0, zorder=3, clip_on=False)
 
 
@@ -169,13 +173,14 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
     panels = comparison.panels if panels is None else tuple(panels)
     metrics = comparison.metrics
     with style():
-        fig = Figure(figsize=(0.7 + max(5.2, 1.12 * len(comparison.xs)) * len(panels), 0.9 + 2.15 * len(metrics)))
+        places = max(len(comparison.xs_of(panel)) for panel in panels)
+        fig = Figure(figsize=(0.7 + max(5.2, 1.12 * places) * len(panels), 0.9 + 2.15 * len(metrics)))
         axes = fig.subplots(len(metrics), len(panels), squeeze=False, sharex="col")
         for column, panel in enumerate(panels):
             for row, metric in enumerate(metrics):
                 plot_metric(axes[row, column], comparison, panel, metric)
             axes[0, column].set_title(comparison.panel_title(panel), pad=10)
-            axes[-1, column].set_xlabel(comparison.x_title)
+            axes[-1, column].set_xlabel(comparison.x_titles.get(panel, comparison.x_title))
         shown = [
             name
             for name in comparison.series
@@ -206,15 +211,16 @@ def plot_rates(ax: Axes, comparison: Comparison, panel: str) -> Axes:
     """Success rates of one panel as a map: series down, x across; each place is ours (left) and published (right)."""
     cells = comparison.of(panel)
     present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
+    xs = comparison.xs_of(panel)
     for cell in cells:
-        column, line = comparison.xs.index(cell.x), present.index(cell.series)
+        column, line = xs.index(cell.x), present.index(cell.series)
         _half(ax, column - 0.47, line, cell.measured.ours.get(SUCCESS.name))
         _half(ax, column, line, cell.published(SUCCESS.name))
         if cell.verdict.word == "differs":
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
-    ax.set_xlim(-0.5, len(comparison.xs) - 0.5)
+    ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_ylim(len(present) - 0.5, -0.5)
-    ax.set_xticks(range(len(comparison.xs)), [x_name(x).replace(", ", ",\n") for x in comparison.xs], fontsize=7.5)
+    ax.set_xticks(range(len(xs)), [x_name(x).replace(", ", ",\n") for x in xs], fontsize=7.5)
     ax.set_yticks(range(len(present)), present)
     ax.grid(False)
     ax.spines[:].set_visible(False)
@@ -247,7 +253,7 @@ def overview(comparison: Comparison) -> Figure:
     lines = [len({cell.series for cell in comparison.of(panel)}) for panel in comparison.panels]
     heights = [max(lines[i * columns : (i + 1) * columns], default=1) for i in range(rows)]
     with style():
-        width = 1.2 + 0.56 * len(comparison.xs)
+        width = 1.2 + 0.56 * max(len(comparison.xs_of(panel)) for panel in comparison.panels)
         fig = Figure(figsize=(max(5.2, width) * columns, 0.45 + sum(0.27 * h + 0.95 for h in heights)))
         axes = fig.subplots(rows, columns, squeeze=False, height_ratios=[h + 1 for h in heights])
         for ax, panel in zip(axes.flat, comparison.panels):
@@ -305,4 +311,4 @@ def describe(panel: str, comparison: Comparison) -> str:
     """What a picture shows, for those who cannot see it."""
     title = comparison.panel_title(panel)
     measures = ", ".join(metric.title.lower() for metric in comparison.metrics)
-    return text.attribute(f"{title}: {measures} against {comparison.x_title.lower()}")
+    return text.attribute(f"{title}: {measures} against {comparison.x_titles.get(panel, comparison.x_title).lower()}")

@@ -16,6 +16,19 @@ PLURAL = {"agrees": "agree", "differs": "differ"}
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, what our numbers say about it, and whether it holds (None: they cannot tell)."""
+
+    text: str
+    ours: str
+    holds: bool | None = None
+
+    @property
+    def word(self) -> str:
+        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+
+
+@dataclass(frozen=True)
 class Notes:
     """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date."""
 
@@ -25,21 +38,15 @@ class Notes:
     reasons: Sequence[str] = ()
     command: str = ""
     created: str = ""
+    claims: Sequence[Claim] = ()
 
 
 def html(comparison: Comparison, notes: Notes | None = None) -> str:
     """The whole page as text; nothing is fetched from anywhere when it is opened."""
-    loader = jinja2.PackageLoader("numerate.report")
-    around = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    style = loader.get_source(around, "report.css")[0]
-    page = around.get_template("report.html")
-    return page.render(
+    return render(
+        "report.html",
         comparison=comparison,
         notes=notes or Notes(),
-        style=style,
-        version=__version__,
         pictures=_pictures(comparison),
         overview=_overview(comparison),
         groups=[(panel, comparison.panel_title(panel), _lines(comparison, panel)) for panel in comparison.panels],
@@ -50,6 +57,16 @@ def html(comparison: Comparison, notes: Notes | None = None) -> str:
             (word, PLURAL.get(word, word), comparison.count(word)) for word in tables.STYLES if comparison.count(word)
         ],
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of ours with the style sheet inside."""
+    loader = jinja2.PackageLoader("numerate.report")
+    around = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style = loader.get_source(around, "report.css")[0]
+    return around.get_template(template).render(style=style, version=__version__, **values)
 
 
 def write_html(comparison: Comparison, path: str | Path, notes: Notes | None = None) -> Path:

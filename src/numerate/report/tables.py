@@ -81,12 +81,13 @@ def terminal_table(comparison: Comparison) -> Group:
             title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
         )
         table.add_column("", no_wrap=True)
-        for x in comparison.xs:
+        xs = comparison.xs_of(panel)
+        for x in xs:
             table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
         for series in comparison.series:
             cells = {cell.x: cell for cell in comparison.of(panel, series)}
             if cells:
-                table.add_row(series, *(_rates(cells.get(x)) for x in comparison.xs))
+                table.add_row(series, *(_rates(cells.get(x)) for x in xs))
         parts += [table, Text("")]
     parts.append(Text("ours / published success rate in %", style="dim"))
     parts.append(Text(comparison.headline(), style="bold"))

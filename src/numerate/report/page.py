@@ -1,0 +1,67 @@
+"""A page of pictures, text and tables, for what is no comparison of success rates: surfaces, shapes, closed forms."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from numerate.report import figures, text
+from numerate.report.html import Notes, render
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, the name of its files, and the sentence below it (also for those who cannot see it)."""
+
+    name: str
+    figure: Figure
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of ready-made text; the first column names the lines."""
+
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What an experiment shows when it is not a :class:`numerate.report.Comparison`."""
+
+    title: str
+    headline: str = ""
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[TextTable] = ()
+
+
+def page_html(page: Page, notes: Notes | None = None) -> str:
+    """The whole page as text; nothing is fetched from anywhere when it is opened."""
+    drawn = [(p, figures.svg(p.figure, text.attribute(p.caption or p.name))) for p in page.pictures]
+    return render("page.html", page=page, notes=notes or Notes(), pictures=drawn)
+
+
+def write_page(
+    page: Page, folder: str | Path, notes: Notes | None = None, formats: Sequence[str] = ("png", "svg", "pdf")
+) -> dict[str, Path]:
+    """``report.html``, each picture in each format, and each table as CSV, into one folder; name -> path."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"report": folder / "report.html"}
+    written["report"].write_text(page_html(page, notes), encoding="utf-8")
+    for picture in page.pictures:
+        for ending in formats:
+            name = f"{picture.name}.{ending}"
+            written[name] = figures.save(picture.figure, folder / name)
+    for number, table in enumerate(page.tables, 1):
+        name = "table.csv" if len(page.tables) == 1 else f"table{number}.csv"
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows([table.header, *table.lines])
+        written[name] = folder / name
+        written[name].write_text(buffer.getvalue(), encoding="utf-8")
+    return written
