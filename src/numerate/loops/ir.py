@@ -186,8 +186,9 @@ def arrange(statements: list[Statement]) -> list[Stage]:
     for statement in statements:
         stage = stages[_stage_of(statement)]
         (stage.batch if _per_example(statement) else stage.member).append(statement)
+    first = [stage.batch for stage in stages]
     for number, stage in enumerate(stages):
-        stage.batch = _again(stage.batch, [s for earlier in stages[:number] for s in earlier.batch]) + stage.batch
+        stage.batch = _again(stage.batch, [s for earlier in first[:number] for s in earlier]) + stage.batch
     return stages
 
 
