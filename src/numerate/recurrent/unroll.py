@@ -1,11 +1,13 @@
 """The one loop over time. It knows cells by their protocol alone (:mod:`numerate.recurrent.cell`)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from numerate.recurrent.cell import Cell, Parts, State
+from numerate.recurrent.fast import fast_unroll
 
 Observer = Callable[[dict[str, Tensor]], None]
 
@@ -39,9 +41,31 @@ def unroll(
 
     ``sizes`` says that x is packed, (sum of sizes, I): step t has rows for the ``sizes[t]`` longest sequences only.
     ``reverse`` walks from the last step to the first; outputs stay in the order of x. ``observer`` gets what the cell
-    lets one see, in the order of the walk.
+    lets one see, in the order of the walk. Without such options a native loop does the same where there is one.
     """
+    if observer is None and not any(zoneout):
+        found = fast_unroll(cell, p, x, state, sizes, reverse, partial(walk, cell, sizes=sizes, reverse=reverse))
+        if found is not None:
+            return found
     gx, prepared = cell.project(x, p), cell.prepare(p)
+    return walk(
+        cell, gx, prepared, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
+    )
+
+
+def walk(
+    cell: Cell,
+    gx: Tensor,
+    prepared: Parts,
+    state: State,
+    *,
+    sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    zoneout: Sequence[float] = (),
+    training: bool = False,
+    observer: Observer | None = None,
+) -> tuple[Tensor, State]:
+    """The plain loop, step by step, from projected inputs: what every other loop is compared with."""
     steps = gx.unbind(0) if sizes is None else gx.split(list(sizes))
     start, finished, outputs = state, [], []
     if sizes is not None and reverse:
@@ -67,5 +91,5 @@ def unroll(
     if reverse:
         outputs.reverse()
     if not outputs:
-        return x.new_zeros(*x.shape[:-1], cell.output_size), state
+        return gx.new_zeros(*gx.shape[:-1], cell.output_size), state
     return (torch.stack(outputs) if sizes is None else torch.cat(outputs)), state

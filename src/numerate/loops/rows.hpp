@@ -1,0 +1,68 @@
+// Rows of numbers taken as vectors along the units: loads, stores, and the part of a vector at the end of a row.
+//
+// Included after the definition of V (a vector of LANES numbers), R (one number), M (truth values) and their functions.
+
+struct Whole {};  // all lanes of a vector
+struct Part {     // the first `count` lanes
+  int64_t count;
+};
+
+static INLINE V load(const R *from, Whole) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+static INLINE V load(const R *from, Part part) {
+  R numbers[LANES] = {};
+  for (int64_t lane = 0; lane < part.count; lane++) numbers[lane] = from[lane];
+  return load(numbers, Whole{});
+}
+static INLINE void store(R *to, V value, Whole) { __builtin_memcpy(to, &value, sizeof value); }
+static INLINE void store(R *to, V value, Part part) {
+  R numbers[LANES];
+  store(numbers, value, Whole{});
+  for (int64_t lane = 0; lane < part.count; lane++) to[lane] = numbers[lane];
+}
+static INLINE int64_t count(Whole) { return LANES; }
+static INLINE int64_t count(Part part) { return part.count; }
+
+// Numbers that do not lie side by side.
+template <class Lanes>
+static INLINE V gather(const R *from, int64_t stride, Lanes lanes) {
+  R numbers[LANES] = {};
+  for (int64_t lane = 0; lane < count(lanes); lane++) numbers[lane] = from[lane * stride];
+  return load(numbers, Whole{});
+}
+template <class Lanes>
+static INLINE void scatter(R *to, int64_t stride, V value, Lanes lanes) {
+  R numbers[LANES];
+  store(numbers, value, Whole{});
+  for (int64_t lane = 0; lane < count(lanes); lane++) to[lane * stride] = numbers[lane];
+}
+
+// `value` in the lanes that count, `neutral` in the others.
+static INLINE V among(V value, R, Whole) { return value; }
+static INLINE V among(V value, R neutral, Part part) {
+  R numbers[LANES];
+  store(numbers, value, Whole{});
+  for (int64_t lane = part.count; lane < LANES; lane++) numbers[lane] = neutral;
+  return load(numbers, Whole{});
+}
+
+// All lanes put together by `join`, pairwise.
+template <class Join>
+static INLINE R across(V value, const Join &join) {
+  R numbers[LANES];
+  store(numbers, value, Whole{});
+  for (int half = LANES / 2; half; half /= 2)
+    for (int lane = 0; lane < half; lane++) numbers[lane] = join(c(numbers[lane]), c(numbers[lane + half]))[0];
+  return numbers[0];
+}
+
+// body(j, lanes) for j = 0, LANES, ... up to `size`.
+template <class Body>
+static INLINE void over_units(int64_t size, const Body &body) {
+  int64_t j = 0;
+  for (; j + LANES <= size; j += LANES) body(j, Whole{});
+  if (j < size) body(j, Part{size - j});
+}

@@ -1,0 +1,276 @@
+"""A recurrent step as a native loop over time: all steps of a sequence in one call, and all steps backwards in another.
+
+A step is one matrix product with the hidden state and the function ``activate`` of its columns (see
+:mod:`numerate.loops.pointwise`). The forward call saves what the backward call needs; the gradient of the weight is one
+large product at the end. Rows of the batch are independent, so threads share the batch and never wait for each other.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from numerate.loops import native
+from numerate.loops.pointwise import Activate, Pointwise, Sizes, pointwise
+from numerate.loops.rowcode import RowCode
+
+_PRELUDES = {
+    torch.float32: '#include "prelude.hpp"\ntypedef float R;',
+    torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
+}
+ROWS_EACH = 4
+"""Rows of the batch for which a further thread is worth while."""
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
+
+
+# ---------------------------------------------------------------- the walk
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Which rows take part in which step: ``sizes[t]`` of them, the first ones; from the last step on with ``reverse``."""
+
+    sizes: tuple[int, ...]
+    reverse: bool
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Place of each step's first row in the arrays with a row per step."""
+        return tuple(accumulate(self.sizes, initial=0))[:-1]
+
+    @property
+    def batch(self) -> int:
+        return max(self.sizes)
+
+    def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
+        """The gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
+        batch = self.batch
+        if min(self.sizes) < batch:
+            return dgh.mT @ torch.cat((initial, history))[self.previous(history.device)]
+        if self.reverse:
+            return torch.addmm(dgh[-batch:].mT @ initial, dgh[:-batch].mT, history[batch:])
+        return torch.addmm(dgh[:batch].mT @ initial, dgh[batch:].mT, history[:-batch])
+
+    def previous(self, device: torch.device) -> Tensor:
+        """For each row, where the same sequence was one step before in (initial state, history)."""
+        index: list[int] = []
+        for t, size in enumerate(self.sizes):
+            before = t + 1 if self.reverse else t - 1
+            known = min(size, self.sizes[before]) if 0 <= before < len(self.sizes) else 0
+            start = self.batch + self.starts[before] if known else 0
+            index += [*range(start, start + known), *range(known, size)]
+        return torch.tensor(index, device=device)
+
+
+class _Walk(ctypes.Structure):
+    """``Walk`` of timeloop.hpp."""
+
+    _fields_ = [
+        *((n, ctypes.c_int64) for n in ("steps", "hidden", "columns", "saved", "own", "padded", "reverse", "segments")),
+        *((n, ctypes.c_void_p) for n in ("starts", "alive", "segment", "multiply")),
+    ]
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> Any:
+    """An array of pointers, null for None."""
+    values = [None if tensor is None else native.pointer(tensor).value for tensor in tensors]
+    return (ctypes.c_void_p * max(len(values), 1))(*values)
+
+
+def _address(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
+
+
+# ---------------------------------------------------------------- matrix products
+
+
+@cache
+def products(dtype: torch.dtype) -> ctypes.CDLL:
+    """``pack`` and ``multiply`` for numbers of a type."""
+    library = native.library("\n".join([_PRELUDES[dtype], _file("rows.hpp"), _file("product.cpp")]))
+    library.packed_size.restype = ctypes.c_int64
+    return library
+
+
+def packed(matrix: Tensor) -> Tensor:
+    """A matrix (K, N) as ``multiply`` wants its right factor."""
+    library, (depth, columns) = products(matrix.dtype), matrix.shape
+    sizes = [ctypes.c_int64(n) for n in (*matrix.stride(), depth, columns)]
+    result = matrix.new_empty(library.packed_size(*sizes[2:]))
+    library.pack(ctypes.c_void_p(matrix.data_ptr()), *sizes, native.pointer(result))
+    return result
+
+
+# ---------------------------------------------------------------- the emitted loop
+
+
+def emit(program: Pointwise, dtype: torch.dtype) -> str:
+    """The C++ source of the forward and backward walk."""
+    lines = [_PRELUDES[dtype], _file("rows.hpp"), f"const int STATES = {program.sizes.states};"]
+    lines.append("#define INLINED __attribute__((always_inline))")
+    for name, statements in (("forward", program.forward), ("backward", program.backward)):
+        code = RowCode(program, statements)
+        if name == "forward":
+            arguments = (
+                "int64_t H, const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved"
+            )
+        else:
+            arguments = (
+                "int64_t H, const R *saved, const R *const *state, const R *const *fresh, const R *const *extra, "
+                "const R *const *grad, R *dgx, R *dgh, R *const *dstate, R *const *dextra"
+            )
+        lines += ["", f"static INLINE void {name}_row({arguments}) {{"]
+        for array in sorted(code.arrays()):
+            stem, place = array.rstrip("0123456789"), array[len(array.rstrip("0123456789")) :]
+            if place:
+                read_only = stem in ("state", "extra", "grad") or (stem == "new" and name == "backward")
+                source = {"new": "fresh"}.get(stem, stem)
+                lines.append(f"  {'const ' if read_only else ''}R *const {array} = {source}[{place}];")
+        lines += ["  " + line for line in code.lines] + ["}"]
+    return "\n".join([*lines, "", _file("timeloop.hpp")])
+
+
+class TimeLoop:
+    """The loop of one step function on the CPU, for numbers of one type; raises ``NotLowered`` or ``NoCompiler``."""
+
+    def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype) -> None:
+        self.sizes, self.dtype, self.program = sizes, dtype, pointwise(activate, sizes)
+        self.source = emit(self.program, dtype)
+        self.library = native.library(self.source)
+        self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+
+    def forward(
+        self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
+    ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
+        """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
+        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
+        history = [gx.new_empty(rows, hidden) if keep or k == 0 else None for k in range(len(final))]
+        saved = gx.new_empty(rows, self.program.saved) if keep else None
+        right, arrays = packed(weight.mT), (_addresses(final), _addresses(extras), _addresses(history))
+        frame = self._frame(walk)
+
+        def run(first: int, last: int) -> None:
+            self.library.forward(
+                ctypes.byref(frame), ctypes.c_int64(first), ctypes.c_int64(last),
+                native.pointer(gx), native.pointer(right), *arrays, _address(saved),
+            )  # fmt: skip
+
+        native.over_parts(run, walk.batch, self._threads(walk))
+        return final, history, saved
+
+    def backward(
+        self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
+        saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
+    ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
+        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
+        dgx = weight.new_empty(rows, self.sizes.columns)
+        dgh = weight.new_empty(rows, self.program.own)
+        parts = self._threads(walk)
+        dextra = weight.new_zeros(parts, len(extras), hidden)
+        right, frame = torch.cat([packed(rows) for rows in weight.split(self.widths)]), self._frame(walk)
+        arrays = [_addresses(group) for group in (state, extras, history)]
+
+        def run(first: int, last: int) -> None:
+            for part in range(first, last):
+                edges = (ctypes.c_int64(walk.batch * edge // parts) for edge in (part, part + 1))
+                self.library.backward(
+                    ctypes.byref(frame), *edges, native.pointer(right), *arrays, native.pointer(saved), _address(dout),
+                    _addresses(dstate), native.pointer(dgx), native.pointer(dgh), _addresses(dextra[part].unbind(0)),
+                )  # fmt: skip
+
+        native.over_parts(run, parts, parts)
+        columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
+        dweight = torch.cat([walk.weight_gradient(part, state[0], history[0]) for part in columns])
+        return dgx, dweight, dstate, list(dextra.sum(0).unbind(0))
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Widths of the segments of the gradient of gh."""
+        return [segment.width for segment in self.program.segments]
+
+    def _frame(self, walk: Walk) -> _Walk:
+        program, sizes, steps = self.program, self.sizes, len(walk.sizes)
+        padded = products(self.dtype).packed_size(ctypes.c_int64(1), ctypes.c_int64(sizes.hidden))
+        segments = [number for s in program.segments for number in (s.array == "dgh", s.start, s.width)]
+        arrays = [(ctypes.c_int64 * len(values))(*values) for values in (walk.starts, walk.sizes, segments)]
+        numbers = (steps, sizes.hidden, sizes.columns, program.saved, program.own, padded, walk.reverse, len(self.widths))
+        frame = _Walk(*numbers, *(ctypes.addressof(array) for array in arrays), self.multiply)
+        frame.arrays = arrays  # pyright: ignore[reportAttributeAccessIssue]  # they live as long as the frame
+        return frame
+
+    def _threads(self, walk: Walk) -> int:
+        return max(1, min(torch.get_num_threads(), walk.batch // ROWS_EACH))
+
+
+# ---------------------------------------------------------------- as a differentiable function
+
+Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
+"""The same loop step by step: (gx, weight, state, extras) -> outputs (rows, H), final state."""
+
+
+def run(
+    loop: Any, walk: Walk, gx: Tensor, weight: Tensor, state: tuple[Tensor, ...], extras: tuple[Tensor, ...], plain: Plain
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state. ``plain`` serves second derivatives."""
+    tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        outputs, *final = _Differentiable.apply(loop, walk, plain, *tensors)
+        return outputs, tuple(final)
+    gx, weight, state, extras = _apart(loop, tensors)
+    final, history, _ = loop.forward(walk, gx.detach(), weight, state, extras, keep=False)
+    return history[0], tuple(final)
+
+
+def _apart(loop: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    states = loop.sizes.states
+    return tensors[0], tensors[1], tuple(tensors[2 : 2 + states]), tuple(tensors[2 + states :])
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loop: Any, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
+        final, history, saved = loop.forward(walk, *_apart(loop, tensors), keep=True)
+        ctx.loop, ctx.walk, ctx.plain = loop, walk, plain
+        ctx.save_for_backward(*tensors, *history, saved)
+        ctx.set_materialize_grads(False)
+        return history[0], *final
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        loop, walk = ctx.loop, ctx.walk
+        *tensors, saved = ctx.saved_tensors
+        count = len(tensors) - loop.sizes.states
+        history = tensors[count:]
+        gx, weight, state, extras = _apart(loop, tensors[:count])
+        if torch.is_grad_enabled():  # this gradient is to be differentiated in its turn
+            return None, None, None, *_plain_gradients(ctx, gx, weight, state, extras, gradients)
+        dout = None if gradients[0] is None else gradients[0].contiguous()
+        dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, gradients[1:])]
+        dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
+        return None, None, None, dgx, dweight, *dstate, *dextra
+
+
+def _plain_gradients(
+    ctx: Any, gx: Tensor, weight: Tensor, state: Any, extras: Any, gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    inputs = [gx, weight, *state, *extras]
+    wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[3:]) if needed]
+    outputs, final = ctx.plain(gx, weight, state, extras)
+    pairs = [(value, g) for value, g in zip((outputs, *final), gradients) if g is not None and value.requires_grad]
+    found = torch.autograd.grad(
+        [value for value, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
+    )
+    rest = iter(found)
+    return [next(rest) if needed else None for needed in ctx.needs_input_grad[3:]]
