@@ -30,7 +30,7 @@ class Size:
     batch: int = 32
 
 
-SIZES = {"smoke": Size(8, 3, 4), "quick": Size(200, 2000, 64), "paper": Size(2000, 100_000, 256)}
+SIZES = {"smoke": Size(8, 3, 4), "quick": Size(200, 2500, 64), "paper": Size(2000, 100_000, 256)}
 
 
 def adding(size: Size, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -84,7 +84,9 @@ def draw(curves: dict[str, list[float]], path: Path) -> None:
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     ax = figure.add_subplot()
     for name, losses in curves.items():
-        ax.plot(smooth(losses), label=name, linewidth=1.4)
+        means = smooth(losses)
+        updates = range(0, len(means), max(1, len(means) // 400))
+        ax.plot(updates, [means[update] for update in updates], label=name, linewidth=1.4)
     ax.axhline(BASELINE, color="0.4", linestyle="--", linewidth=0.8, label="always 1")
     ax.set(xlabel="update", ylabel="squared error", yscale="log", title="Adding problem")
     ax.legend(frameon=False)

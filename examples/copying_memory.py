@@ -31,7 +31,7 @@ class Size:
     width: float = 1.0  # of the published units
 
 
-SIZES = {"smoke": Size(5, 3, 0.2), "quick": Size(100, 3000), "paper": Size(100, 20_000)}
+SIZES = {"smoke": Size(5, 3, 0.2), "quick": Size(100, 6500), "paper": Size(100, 20_000)}
 
 
 def copying(lag: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,9 @@ def draw(curves: dict[str, list[float]], baseline: float, path: Path) -> None:
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     ax = figure.add_subplot()
     for name, losses in curves.items():
-        ax.plot(smooth(losses), label=name, linewidth=1.4)
+        means = smooth(losses)
+        updates = range(0, len(means), max(1, len(means) // 400))
+        ax.plot(updates, [means[update] for update in updates], label=name, linewidth=1.4)
     ax.axhline(baseline, color="0.4", linestyle="--", linewidth=0.8, label="without memory")
     ax.set(xlabel="update", ylabel="cross entropy", yscale="log", title="Copying memory")
     ax.legend(frameon=False)

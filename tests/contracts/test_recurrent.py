@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -310,11 +310,17 @@ def test_stacked_seeds_are_separate_seeds(name, options):
     def run(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> Any:
         return functional_call(models[0], (p, b), (x,))
 
-    outputs, states = vmap(run)(parameters, buffers, x)
+    def loss(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Any]:
+        output, state = run(p, b, x)
+        return output.square().sum(), (output, state)
+
+    gradients, (outputs, states) = vmap(grad(loss, has_aux=True))(parameters, buffers, x)
     for index, model in enumerate(models):
         output, state = model(x[index])
         equal(outputs[index], output)
         equal(tuple(entry[index] for entry in states), state)
+        output.square().sum().backward()
+        equal({key: value[index] for key, value in gradients.items()}, {k: p.grad for k, p in model.named_parameters()})
 
 
 # --- other ways to run ------------------------------------------------------------------------------------------------
@@ -366,6 +372,19 @@ def test_mixed_precision(name, options):
 KINDS = [name for name in LAYERS if name in ("OMLSTM", "URLSTM", "URGRU") or not LAYERS[name].preset]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@cases()
+def test_gpu_agrees(name, options):
+    layer, x = make(name, options, layers=2, bidirectional=True), sequence()
+    there = copy.deepcopy(layer).cuda()
+    results = []
+    for model, inputs in ((layer, x), (there, x.cuda())):
+        output, state = model(inputs)
+        output.square().sum().backward()
+        results.append([output, *state, *(p.grad for p in model.parameters() if p.grad is not None)])
+    equal([value.cpu() for value in results[1]], results[0])
+
+
 class Every(nn.Module):
     """Every layer on one input."""
 
@@ -396,7 +415,7 @@ def test_exports_with_a_free_batch():
 def test_onnx_runtime_agrees():
     import onnxruntime
 
-    names = [name for name in KINDS if name != "DNC"]  # torch has no ONNX form of the DNC's products over heads
+    names = [name for name in KINDS if name not in ("DNC", "UnitRNN")]  # no ONNX form of cumprod; units: see there
     every, x = Every(names).eval(), sequence(2, B, I, dtype=torch.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers

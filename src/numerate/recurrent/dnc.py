@@ -1,7 +1,7 @@
 """Differentiable neural computer (Graves et al., 2016)."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal
 
 import torch
@@ -18,6 +18,11 @@ from numerate.units.base import one_of, positive
 EPS = 1e-6
 
 
+def product(x: Tensor) -> Tensor:
+    """Product over the heads, a handful; (..., heads, N) -> (..., N)."""
+    return reduce(torch.mul, x.unbind(-2))
+
+
 def content_weights(memory: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:
     """Softmax over slots of strength times cosine; memory (B, N, W), keys (B, K, W), strengths (B, K) -> (B, K, N)."""
     norms = (keys.square().sum(-1) + EPS).sqrt().unsqueeze(-1) * (memory.square().sum(-1) + EPS).sqrt().unsqueeze(-2)
@@ -29,13 +34,13 @@ def usage(before: Tensor, write: Tensor, free: Tensor, read: Tensor) -> Tensor:
 
     before (B, N), write (B, K, N), free (B, R), read (B, R, N) -> (B, N), the weights being those of the last step.
     """
-    written = 1 - (1 - write.detach()).prod(-2)
-    return (before + (1 - before) * written) * (1 - free.unsqueeze(-1) * read).prod(-2)
+    written = 1 - product(1 - write.detach())
+    return (before + (1 - before) * written) * product(1 - free.unsqueeze(-1) * read)
 
 
 def allocation(used: Tensor) -> Tensor:
     """Weights on the least used slots: (1 - u) times the product of all smaller usages; (B, N) -> (B, N)."""
-    ascending, order = (EPS + (1 - EPS) * used).sort(-1)
+    ascending, order = (EPS + (1 - EPS) * used).sort(dim=-1, stable=True)  # equally used slots: the first one
     before = torch.cat((torch.ones_like(ascending[..., :1]), ascending[..., :-1].cumprod(-1)), -1)
     return ((1 - ascending) * before).gather(-1, order.argsort(-1))
 
@@ -193,8 +198,8 @@ class DNCCell(Cell):
         used = usage(used, writing, order["free"], reading)
         content = content_weights(memory, order["write_key"], order["write_strength"])
         writing = write_weights(used, content, order["allocate"], order["write"])
-        keep = (1 - writing.unsqueeze(-1) * order["erase"].unsqueeze(-2)).prod(-3)
-        memory = memory * keep + writing.mT @ order["write_vector"]
+        keep = product((1 - writing.unsqueeze(-1) * order["erase"].unsqueeze(-2)).flatten(-2))
+        memory = memory * keep.unflatten(-1, memory.shape[-2:]) + writing.mT @ order["write_vector"]
         links = link(links, precedence, writing)
         precedence = (1 - writing.sum(-1, keepdim=True)) * precedence + writing
         content = content_weights(memory, order["read_key"], order["read_strength"])
