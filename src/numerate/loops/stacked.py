@@ -49,7 +49,7 @@ class Stacked:
         self._loss = vmap(self._evaluate_one, in_dims=(0, 0, None))
 
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
-        with _one_thread():
+        with one_thread():
             self._train(state, members, weights, steps)
 
     def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
@@ -70,14 +70,15 @@ class Stacked:
 
     @torch.no_grad()
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
-        with _one_thread():
+        with one_thread():
             return self._evaluate(parameters, constants, uniforms)
 
     def _evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         count = len(next(iter(parameters.values())))
         losses = []
-        # as many members at once as keep the largest tensor near 2**22 numbers; fixed by the step and n alone
-        block = max(1, 2**22 // max(1, uniforms.shape[0] * max(self.step.draws, self._widest())))
+        # as many members at once as keep a layer near 2**22 numbers and long examples near 2**25; fixed by step and n
+        n, draws = uniforms.shape
+        block = max(1, min(2**22 // max(1, n * self._widest()), 2**25 // max(1, n * draws)))
         for index in _blocks(count, block, uniforms.device):
             chosen = [{k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants)]
             losses.append(self._loss(chosen[0], chosen[1], uniforms.to(self.device))[: _unpadded(index, count)])
@@ -176,8 +177,8 @@ def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, T
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """The operations are too small to share among cores, and one thread keeps the order of every sum fixed."""
+def one_thread() -> Iterator[None]:
+    """Keep torch's own operations on one core: they are too small to share, and the order of every sum stays fixed."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Tensors
 from numerate.results import Circumstances, Key, Row, Store
 from numerate.train import stack
-from numerate.train.backends import choose
+from numerate.train.backends import choose, evaluator
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import snapped_parameters, sparsity_error
@@ -65,6 +66,21 @@ def train(
     Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
     interruptions. Killed at any moment, a second call continues at the last checkpoint.
     """
+    threads = threads or torch.get_num_threads()
+    with one_thread():
+        _train(trainings, store, experiment, backend, device, threads, progress, checkpoint_seconds)
+
+
+def _train(
+    trainings: Sequence[Training],
+    store: Store,
+    experiment: str,
+    backend: str,
+    device: str,
+    threads: int,
+    progress: Callable[[Progress], None] | None,
+    checkpoint_seconds: float,
+) -> None:
     runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
     missing = set(store.missing(runs))
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
@@ -131,6 +147,10 @@ class _Group:
                 stack.evaluation_uniforms(self.training, split).to(device),
             )
             for split in ("validation", "test")
+        }
+        self.evaluators = {
+            split: evaluator(self.loop, self.step, uniforms.shape[-1], device)
+            for split, (_, uniforms) in self.splits.items()
         }
         self.weights = stack.PenaltyWeights(self.runs, device)
         points = self.training.steps // self.training.evaluate_every + 1
@@ -214,7 +234,7 @@ class _Group:
 
     def _loss(self, parameters: Tensors, split: str) -> Tensor:
         constants, uniforms = self.splits[split]
-        return self.loop.evaluate(parameters, constants, uniforms)
+        return self.evaluators[split].evaluate(parameters, constants, uniforms)
 
     # Checkpoints
 
