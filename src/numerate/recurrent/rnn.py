@@ -19,9 +19,10 @@ class RNNCell(ColumnCell):
 
     ``recurrent_init``: W as the other weights, ``orthogonal`` or the ``identity`` (RNN-orth and RNN-id of Chandar et
     al., 2019, which also use layer norm). ``activation``: by default ReLU for the identity, else tanh.
-    Layer norm has gain 1 and shift 0 at the start.
+    Glorot-normal weights, biases 0; layer norm has gain 1 and shift 0 at the start.
     """
 
+    weight_init: init.WeightInit = "xavier_normal"
     activation: Literal["tanh", "relu"] | None = None
     recurrent_init: Literal["default", "orthogonal", "identity"] = "default"
     layer_norm: bool = False
