@@ -1,6 +1,8 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
+from numerate.tasks.identity import Identity
+from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.task import OPERATIONS, Interval, Split, Task
 
@@ -8,9 +10,12 @@ __all__ = [
     "OPERATIONS",
     "PRIMER_RANGES",
     "Arithmetic",
+    "Identity",
     "Interval",
+    "RecurrentArithmetic",
     "SingleModule",
     "Split",
+    "StaticArithmetic",
     "Task",
     "ten_parameter_function",
 ]

@@ -1,6 +1,6 @@
 """Sums of subsets of many inputs, combined by one operation (Madsen & Johansen 2020, section 4.1 and Table 1)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import product
@@ -14,8 +14,20 @@ from torch import Tensor
 from numerate.streams import Domain, words
 from numerate.tasks.task import OPERATIONS, Range, Split, check_range, intervals, is_union, range_constants, spread
 
+Operations = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
 Polynomial = dict[tuple[int, ...], float]
 """Exponents of the group sums -> coefficient."""
+
+
+def operate(sums: Sequence[Tensor], number: Tensor, operations: Operations = OPERATIONS) -> Tensor:
+    """The operation of this number (its place in ``operations``, a scalar tensor), going on over all ``sums``.
+
+    All are computed, then one is chosen: they cost little beside the sums, and runs of all share one stack.
+    """
+    y, *others = (reduce(operation, sums) for operation in operations.values())
+    for place, other in enumerate(others, 1):
+        y = torch.where(number == place, other, y)
+    return y
 
 
 @dataclass(frozen=True)
@@ -105,11 +117,7 @@ class Arithmetic:
     def examples(self, uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         x = spread(uniforms, constants, self.union)
         sums = (x @ constants["members"]).split(1, dim=-1)
-        first, *others = (reduce(operation, sums) for operation in OPERATIONS.values())
-        y = first  # all operations, then a choice: they cost little beside the sums, and runs of all share one stack
-        for number, other in enumerate(others, 1):
-            y = torch.where(constants["operation"] == number, other, y)
-        return x, y
+        return x, operate(sums, constants["operation"])
 
     def threshold(self) -> float:
         """Expected squared error on the test range when the first layer's weights are 1 - ε inside and ε outside."""

@@ -26,7 +26,13 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class Task(Protocol):
-    """A data distribution for every split, and the error below which a model counts as right."""
+    """A data distribution for every split, and the error below which a model counts as right.
+
+    Beside the members below a task may have two more. ``error(prediction, target)``, (n, outputs) each -> (n,), is what
+    evaluation reports in place of the mean squared error (training minimises the latter). ``held_out(split, size)`` is
+    a tensor (n, draws) of its own numbers for the examples of validation or test, the same in every run, or None for
+    the usual uniform ones; its width may differ from ``draws`` where examples of a split are longer.
+    """
 
     @property
     def inputs(self) -> int: ...

@@ -42,6 +42,13 @@ def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int 
     return f"stacked-{kind}", Stacked(step, device, compiled=backend == "compiled")
 
 
+def evaluator(loop: Loop, step: Step, draws: int, device: str = "cpu") -> Loop:
+    """``loop``, or the stacked one for examples of another length than the step's, which no emitted loop can take."""
+    if draws == step.draws or isinstance(loop, Stacked | Eager):
+        return loop
+    return Stacked(step, device)
+
+
 def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
     if torch.device(device).type == "cuda":
         from numerate.loops.cuda import Cuda
@@ -59,4 +66,4 @@ def _reasons() -> tuple[type[Exception], ...]:
     return NotLowered, NoCompiler
 
 
-__all__: list[str] = ["BACKENDS", "choose", "notice"]
+__all__: list[str] = ["BACKENDS", "choose", "evaluator", "notice"]

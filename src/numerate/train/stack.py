@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from numerate.loops.noise import functional, noise_per_example
-from numerate.loops.step import Members, Step, Tensors
+from numerate.loops.step import Members, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.specification import Training
@@ -62,6 +62,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         bounds=parameter_bounds(model),
         noise=noise_per_example(model, training.task.inputs),
         batch=training.batch,
+        error=getattr(training.task, "error", squared_error),
         betas=training.optimiser.betas,
         eps=training.optimiser.eps,
         clip=training.optimiser.clip,
@@ -93,6 +94,9 @@ def members(runs: Sequence[Run]) -> Members:
 
 def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
+    held_out = getattr(training.task, "held_out", None)
+    if held_out is not None and (own := held_out(split, training.evaluation_size)) is not None:
+        return own
     seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
     size = training.evaluation_size, training.task.draws
     return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
