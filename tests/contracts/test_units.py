@@ -41,9 +41,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "MLP": [{"hidden": (2, 2), "activation": "crelu"}, {"hidden": (3,), "activation": "prelu"}],
     "MulMCFC": [{"sign": "product"}, {"sign": "cosine"}],
     "NALU": [{"weights": "separate"}],
+    "NAU": [{"init": "glorot"}],
     "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}],
     "NMRU": [{"sign": False}, {"gate": True}],
+    "NMU": [{"init": "paper"}],
+    "NPU": [{"clip_gate": "step"}],
     "NSR": [{"paths": 3, "scale": 2.0}, {"pair": True}],
+    "RealNPU": [{"clip_gate": "step"}],
     "StochasticNMU": [{"noise_range": "batch"}],
 }
 

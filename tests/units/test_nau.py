@@ -46,3 +46,11 @@ def test_sum_keeps_the_variance_of_its_inputs():
     unit.reset_parameters(torch.Generator().manual_seed(0))
     z = unit(torch.randn(1000, 200, generator=torch.Generator().manual_seed(1)))
     assert z.var().item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_init_glorot_is_not_cut():
+    unit = NAU(2, 1, init="glorot")
+    unit.reset_parameters(torch.Generator().manual_seed(0))
+    drawn = torch.cat([NAU(2, 1, init="glorot").weight.detach().flatten() for _ in range(500)])
+    assert 0.5 < drawn.abs().max() <= math.sqrt(2)
+    assert drawn.var().item() == pytest.approx(2 / 3, rel=0.1)

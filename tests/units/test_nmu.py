@@ -63,3 +63,10 @@ def test_moments_at_initialisation():
     variance = (1 / 48 + 1 / 4) ** 3 * (spread**2 + 1) ** 3 - 1 / 64
     assert z.mean().item() == pytest.approx(1 / 8, abs=5 * math.sqrt(variance / 400_000))
     assert z.var().item() == pytest.approx(variance, rel=0.03)
+
+
+def test_init_paper_has_the_printed_variance():
+    drawn = torch.cat([NMU(2, 1, init="paper").weight.detach().flatten() for _ in range(1000)])
+    assert drawn.mean().item() == pytest.approx(0.5, abs=0.05)
+    assert drawn.var().item() == pytest.approx(0.25, rel=0.1)
+    assert NMU(2, 1).weight.min() >= 0.25

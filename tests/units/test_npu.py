@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from numerate.units import (
     NPU,
@@ -178,3 +179,13 @@ def test_gradients_agree_with_differences(function, weights, gated):
     if gated:
         parameters.append(torch.tensor([0.2, 0.5, 0.9], dtype=DOUBLE, requires_grad=True))
     assert torch.autograd.gradcheck(function, (double(4, 3).requires_grad_(), *parameters))
+
+
+@pytest.mark.parametrize("unit", [NPU, RealNPU])
+def test_the_gate_may_leave_its_interval_unless_it_is_clamped_after_each_step(unit):
+    free, kept = unit(2, 1), unit(2, 1, clip_gate="step")
+    for one in (free, kept):
+        nn.init.constant_(one.gate, 1.5)
+        apply_bounds_(one)
+    assert free.gate.tolist() == [1.5, 1.5]
+    assert kept.gate.tolist() == [1.0, 1.0]

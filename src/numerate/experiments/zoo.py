@@ -44,8 +44,8 @@ OPERATIONS = ("add", "sub", "mul", "div")
 INPUTS = (2, 10, 100)
 ABOUT = (
     "Every unit as its own authors train it, on one range: trained on [1, 2), tested on [2, 6). Single module: one "
-    "unit, two relevant inputs among 2, 10 or 100. Two layers: sums of two subsets of 100 inputs, then the operation; the "
-    "first layer is NAU, the second the unit. Success as in the papers."
+    "unit, two relevant inputs among 2, 10 or 100. Two layers: sums of two subsets of 100 inputs, then the operation; "
+    "the first layer is NAU, the second the unit. Success as in the papers."
 )
 REASONS = (
     "No paper runs all of these under one protocol, so there is nothing published to compare with.",

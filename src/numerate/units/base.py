@@ -41,7 +41,7 @@ class Unit(nn.Module):
     A subclass gives the equation (``forward``), the data below and ``expressions``; nothing else is inherited further.
     """
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    bounds: Mapping[str, tuple[float, float]] = {}
     """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step."""
 
     levels: ClassVar[Mapping[str, Sequence[float]]] = {}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties
-from numerate.units.base import Unit
+from numerate.units.base import Unit, one_of
 
 
 def nau(x: Tensor, weight: Tensor) -> Tensor:
@@ -25,19 +25,24 @@ class NAU(Unit):
 
     ``weight``: (out_features, in_features), drawn from U(-r, r), r = min(1/2, sqrt(6 / (I + O))), clamped to [-1, 1]
     after each step. Penalty: mean min(\|W\|, \|1 - \|W\|\|). Madsen & Johansen (2020), sections 2.1 and 2.6.
+    ``init="glorot"`` leaves out the 1/2, as section 2.6 is printed; no published number used it.
     """
 
     bounds = {"weight": (-1.0, 1.0)}
     levels = {"weight": (-1.0, 0.0, 1.0)}
     weight: nn.Parameter
 
-    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, *, init: str = "truncated", device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__(in_features, out_features)
+        self.init = one_of("init", init, ("truncated", "glorot"))
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = min(0.5, sqrt(6 / (self.in_features + self.out_features)))
+        glorot = sqrt(6 / (self.in_features + self.out_features))
+        radius = min(0.5, glorot) if self.init == "truncated" else glorot
         nn.init.uniform_(self.weight, -radius, radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,3 +57,6 @@ class NAU(Unit):
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         w = weights["weight"]
         return [sum(w[o, i] * x for i, x in enumerate(inputs)) for o in range(self.out_features)]
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, init={self.init!r}"

@@ -1,14 +1,14 @@
 """Neural Multiplication Unit (Madsen & Johansen, 2020)."""
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from numerate.units import penalties
-from numerate.units.base import Unit
+from numerate.units.base import Unit, one_of
 
 
 def nmu(x: Tensor, weight: Tensor) -> Tensor:
@@ -23,20 +23,25 @@ class NMU(Unit):
     r"""Products with exact weights {0, 1}: :math:`z_o = \prod_i (W_{oi} x_i + 1 - W_{oi})`.
 
     ``weight``: (out_features, in_features), drawn from U(1/4, 3/4), clamped to [0, 1] after each step.
-    Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6.
+    Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6. ``init="paper"`` draws with the
+    variance 1/4 that section 2.6 names, from U(1/2 - r, 1/2 + r), r = sqrt(3)/2; no published number used it.
     """
 
     bounds = {"weight": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0)}
     weight: nn.Parameter
 
-    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, *, init: str = "narrow", device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__(in_features, out_features)
+        self.init = one_of("init", init, ("narrow", "paper"))
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        radius = 0.25 if self.init == "narrow" else sqrt(3) / 2
+        nn.init.uniform_(self.weight, 0.5 - radius, 0.5 + radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nmu(self.check_input(x), self.weight)
@@ -50,3 +55,6 @@ class NMU(Unit):
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         w = weights["weight"]
         return [prod(w[o, i] * x + 1 - w[o, i] for i, x in enumerate(inputs)) for o in range(self.out_features)]
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, init={self.init!r}"

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, weight_sparsity_error
+from numerate.units.base import Unit, one_of, weight_sparsity_error
 
 EPS = 2.0**-23
 
@@ -68,7 +68,8 @@ class NPU(Unit):
         r_i = \hat g_i (|x_i| + ε) + 1 - \hat g_i, \quad k_i = \hat g_i π [x_i < 0], \quad \hat g = \min(\max(g, 0), 1)
 
     ``weight_real``: (out_features, in_features), Xavier uniform; ``weight_imag``: alike, zero; ``gate`` g:
-    (in_features,), 1/2, clipped in the equation alone (it may leave [0, 1]; :class:`ModifiedRealNPU` clamps it).
+    (in_features,), 1/2, clipped in the equation alone (it may leave [0, 1]); ``clip_gate="step"`` clamps it after each
+    step too.
     ε = 2^-23. Penalty: the sum of absolute values of all three. The sparsity error is the mean of the two matrices'
     errors. Mistry et al. (2022), section 4.3, eqs. 17 to 20.
     """
@@ -79,10 +80,18 @@ class NPU(Unit):
     gate: nn.Parameter
 
     def __init__(
-        self, in_features: int, out_features: int, *, eps: float = EPS, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        eps: float = EPS,
+        clip_gate: str = "forward",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps, self.clip_gate = eps, one_of("clip_gate", clip_gate, ("forward", "step"))
+        self.bounds = {"gate": (0.0, 1.0)} if clip_gate == "step" else {}
         self.weight_real = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.weight_imag = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(in_features, device=device, dtype=dtype))
@@ -112,14 +121,15 @@ class NPU(Unit):
         return _npu_expressions(inputs, weights, "weight_real")
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, eps={self.eps!r}, clip_gate={self.clip_gate!r}"
 
 
 class RealNPU(Unit):
     r"""Products of any powers: :math:`y = \exp(W \log r) \cos(W k)`, r and k of :class:`NPU`.
 
     ``weight``: (out_features, in_features), Xavier uniform; ``gate`` g: (in_features,), 1/2, clipped in the equation
-    alone. ε = 2^-23. Penalty: the sum of absolute values of both. Mistry et al. (2022), section 4.3, eq. 21.
+    alone, or with ``clip_gate="step"`` after each step too. ε = 2^-23. Penalty: the sum of absolute values of both.
+    Mistry et al. (2022), section 4.3, eq. 21.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "gate": (0.0, 1.0), "eps": (0.0,)}
@@ -127,10 +137,18 @@ class RealNPU(Unit):
     gate: nn.Parameter
 
     def __init__(
-        self, in_features: int, out_features: int, *, eps: float = EPS, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        eps: float = EPS,
+        clip_gate: str = "forward",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps, self.clip_gate = eps, one_of("clip_gate", clip_gate, ("forward", "step"))
+        self.bounds = {"gate": (0.0, 1.0)} if clip_gate == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(in_features, device=device, dtype=dtype))
         self.reset_parameters()
@@ -155,7 +173,7 @@ class RealNPU(Unit):
         return _npu_expressions(inputs, weights, "weight")
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, eps={self.eps!r}, clip_gate={self.clip_gate!r}"
 
 
 class NaiveNPU(Unit):
