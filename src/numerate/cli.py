@@ -145,6 +145,15 @@ def run(
 
 
 @app.command()
+def demo(out: Out = Path("results")) -> None:
+    """The tour: find a formula, then run the Primer's whole published benchmark (5,175 runs) and write both reports."""
+    typer.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
+    run(["discover"], out=out)
+    typer.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")
+    run(["primer2022"], size="paper", out=out)
+
+
+@app.command()
 def report(
     ids: Ids,
     size: SizeOption = "quick",
