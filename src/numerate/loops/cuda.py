@@ -722,9 +722,9 @@ class _Training(_Emitter):
         return [s for s in self.program.stages[number].batch if isinstance(s, Total) and s not in self.totals]
 
     def declare_registers(self, fixed: list[str]) -> None:
-        self.line(f"Stream data = {{seeds[member], {int(Domain.TRAIN)}, 0}};")
+        self.line(f"Stream data = {{seeds[member], {int(Domain.TRAIN)}}};")
         if self.step.noise:
-            self.line(f"Stream noise = {{seeds[member], {int(Domain.NOISE)}, 0}};")
+            self.line(f"Stream noise = {{seeds[member], {int(Domain.NOISE)}}};")
         self.line(f"fixed += u64(member) * {self.count(fixed)}, state += u64(member) * {self.count(self.moving)};")
         self.load(fixed, "fixed")
         self.load(self.moving, "state")
@@ -747,9 +747,9 @@ class _Training(_Emitter):
     def step_loop(self) -> None:
         self.pending, self.asked = {}, set()
         with self.block("for (int t = 0; t < steps; t++)"):
-            self.line("data.step = start + t;")
+            self.line("data.start(start + t);")
             if self.step.noise:
-                self.line("noise.step = start + t;")
+                self.line("noise.start(start + t);")
             self.line("const int then = t + 1 < steps ? t + 1 : t;  // read ahead: memory is far")
             for name in self.per_step():
                 buffer = self.program.inputs[name].buffer

@@ -8,20 +8,40 @@ typedef unsigned long long u64;
 
 // ---------------------------------------------------------------- random streams: Philox4x32-10
 
-// The numbers of one step of one member; the compiler keeps what does not depend on the block, or not on the step.
+INLINE u64 wide_product(u32 a, u32 b) {
+#if __CUDA_ARCH__
+  u64 result;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(a), "r"(b));  // one instruction
+  return result;
+#else
+  return u64(a) * b;
+#endif
+}
+
+// The numbers of one step of one member. In the first two rounds half of the words do not depend on the block; `start`
+// keeps them. The other half do not depend on the step, and the compiler keeps them where there are few.
 struct Stream {
   u32 seed, domain;
-  u64 step;
+  u32 c0_partly, c2_partly, c3;  // of the second round
+
+  INLINE void start(u64 step) {
+    const u64 second = wide_product(0xCD9E8D57u, u32(step >> 32));
+    const u64 first = wide_product(0xD2511F53u, u32(second >> 32) ^ u32(step) ^ seed);
+    c0_partly = u32(second) ^ (seed + 0x9E3779B9u);
+    c2_partly = u32(first >> 32) ^ (domain + 0xBB67AE85u);
+    c3 = u32(first);
+  }
 
   // The numbers at positions 4 * block, ..., 4 * block + 3.
   INLINE void draw(u32 block, float *out) const {
-    u32 c0 = block, c1 = u32(step), c2 = u32(step >> 32), c3 = 0;
-    UNROLL for (u32 round = 0; round < 10; round++) {
-      const u64 first = u64(0xD2511F53u) * c0, second = u64(0xCD9E8D57u) * c2;
-      c0 = u32(second >> 32) ^ c1 ^ (seed + round * 0x9E3779B9u), c1 = u32(second);
-      c2 = u32(first >> 32) ^ c3 ^ (domain + round * 0xBB67AE85u), c3 = u32(first);
+    const u64 first = wide_product(0xD2511F53u, block), second = wide_product(0xCD9E8D57u, u32(first >> 32) ^ domain);
+    u32 a = u32(second >> 32) ^ c0_partly, b = u32(second), c = u32(first) ^ c2_partly, d = c3;
+    UNROLL for (u32 round = 2; round < 10; round++) {
+      const u64 first = wide_product(0xD2511F53u, a), second = wide_product(0xCD9E8D57u, c);
+      a = u32(second >> 32) ^ b ^ (seed + round * 0x9E3779B9u), b = u32(second);
+      c = u32(first >> 32) ^ d ^ (domain + round * 0xBB67AE85u), d = u32(first);
     }
-    out[0] = unit_interval(c0), out[1] = unit_interval(c1), out[2] = unit_interval(c2), out[3] = unit_interval(c3);
+    out[0] = unit_interval(a), out[1] = unit_interval(b), out[2] = unit_interval(c), out[3] = unit_interval(d);
   }
 
   static INLINE float unit_interval(u32 word) { return float(word >> 8) * (1.0f / 16777216); }
