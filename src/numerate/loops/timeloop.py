@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -71,32 +71,49 @@ class Walk:
         return torch.tensor(index, device=device)
 
 
-class _Walk(ctypes.Structure):
-    """``Walk`` of timeloop.hpp."""
+class Frame:
+    """A ``Walk`` of the C++ sources in memory: whole numbers, arrays of them, the function ``multiply``, a number."""
 
-    _fields_ = [
-        *((n, ctypes.c_int64) for n in ("steps", "hidden", "columns", "saved", "own", "padded", "reverse", "segments")),
-        *((n, ctypes.c_void_p) for n in ("starts", "alive", "segment", "multiply")),
-    ]
+    def __init__(self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0) -> None:
+        self.arrays = [(ctypes.c_int64 * max(len(values), 1))(*values) for values in arrays]  # must live as long
+        fields: list[tuple[str, Any]] = [(f"number{k}", ctypes.c_int64) for k in range(len(numbers))]
+        fields += [(f"array{k}", ctypes.c_void_p) for k in range(len(arrays))]
+        fields += [("multiply", ctypes.c_void_p), ("scale", ctypes.c_double)]
+        kind = type("Walk", (ctypes.Structure,), {"_fields_": fields})
+        self.frame = kind(*numbers, *map(ctypes.addressof, self.arrays), multiply, scale)
+
+    @property
+    def pointer(self) -> Any:
+        return ctypes.byref(self.frame)
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> Any:
+def addresses(tensors: Sequence[Tensor | None]) -> Any:
     """An array of pointers, null for None."""
     values = [None if tensor is None else native.pointer(tensor).value for tensor in tensors]
     return (ctypes.c_void_p * max(len(values), 1))(*values)
 
 
-def _address(tensor: Tensor | None) -> ctypes.c_void_p:
+def address(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
+
+
+def threads(walk: Walk) -> int:
+    """How many calls may share the rows of the batch."""
+    return max(1, min(torch.get_num_threads(), walk.batch // ROWS_EACH))
 
 
 # ---------------------------------------------------------------- matrix products
 
 
+def preamble(dtype: torch.dtype) -> str:
+    """What all sources for numbers of a type start with."""
+    return f"{_PRELUDES[dtype]}\n{_file('rows.hpp')}"
+
+
 @cache
 def products(dtype: torch.dtype) -> ctypes.CDLL:
     """``pack`` and ``multiply`` for numbers of a type."""
-    library = native.library("\n".join([_PRELUDES[dtype], _file("rows.hpp"), _file("product.cpp")]))
+    library = native.library(f"{preamble(dtype)}\n{_file('product.cpp')}")
     library.packed_size.restype = ctypes.c_int64
     return library
 
@@ -115,7 +132,7 @@ def packed(matrix: Tensor) -> Tensor:
 
 def emit(program: Pointwise, dtype: torch.dtype) -> str:
     """The C++ source of the forward and backward walk."""
-    lines = [_PRELUDES[dtype], _file("rows.hpp"), f"const int STATES = {program.sizes.states};"]
+    lines = [preamble(dtype), f"const int STATES = {program.sizes.states};"]
     lines.append("#define INLINED __attribute__((always_inline))")
     for name, statements in (("forward", program.forward), ("backward", program.backward)):
         code = RowCode(program, statements)
@@ -139,6 +156,25 @@ def emit(program: Pointwise, dtype: torch.dtype) -> str:
     return "\n".join([*lines, "", _file("timeloop.hpp")])
 
 
+class Loop(Protocol):
+    """A step compiled together with its walk along time, forwards and backwards."""
+
+    sizes: Sizes
+
+    def forward(
+        self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
+    ) -> tuple[list[Tensor], list[Any], Tensor | None]:
+        """Final state, history of each entry of the state, what is saved; with ``keep`` all that backward needs."""
+        ...
+
+    def backward(
+        self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
+        saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
+    ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """Gradients of gx, of the weight, of the initial state and of the extra tensors."""
+        ...
+
+
 class TimeLoop:
     """The loop of one step function on the CPU, for numbers of one type; raises ``NotLowered`` or ``NoCompiler``."""
 
@@ -156,16 +192,16 @@ class TimeLoop:
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
         history = [gx.new_empty(rows, hidden) if keep or k == 0 else None for k in range(len(final))]
         saved = gx.new_empty(rows, self.program.saved) if keep else None
-        right, arrays = packed(weight.mT), (_addresses(final), _addresses(extras), _addresses(history))
+        right, arrays = packed(weight.mT), (addresses(final), addresses(extras), addresses(history))
         frame = self._frame(walk)
 
         def run(first: int, last: int) -> None:
             self.library.forward(
-                ctypes.byref(frame), ctypes.c_int64(first), ctypes.c_int64(last),
-                native.pointer(gx), native.pointer(right), *arrays, _address(saved),
+                frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last),
+                native.pointer(gx), native.pointer(right), *arrays, address(saved),
             )  # fmt: skip
 
-        native.over_parts(run, walk.batch, self._threads(walk))
+        native.over_parts(run, walk.batch, threads(walk))
         return final, history, saved
 
     def backward(
@@ -177,17 +213,17 @@ class TimeLoop:
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         dgx = weight.new_empty(rows, self.sizes.columns)
         dgh = weight.new_empty(rows, self.program.own)
-        parts = self._threads(walk)
+        parts = threads(walk)
         dextra = weight.new_zeros(parts, len(extras), hidden)
         right, frame = torch.cat([packed(rows) for rows in weight.split(self.widths)]), self._frame(walk)
-        arrays = [_addresses(group) for group in (state, extras, history)]
+        arrays = [addresses(group) for group in (state, extras, history)]
 
         def run(first: int, last: int) -> None:
             for part in range(first, last):
                 edges = (ctypes.c_int64(walk.batch * edge // parts) for edge in (part, part + 1))
                 self.library.backward(
-                    ctypes.byref(frame), *edges, native.pointer(right), *arrays, native.pointer(saved), _address(dout),
-                    _addresses(dstate), native.pointer(dgx), native.pointer(dgh), _addresses(dextra[part].unbind(0)),
+                    frame.pointer, *edges, native.pointer(right), *arrays, native.pointer(saved), address(dout),
+                    addresses(dstate), native.pointer(dgx), native.pointer(dgh), addresses(dextra[part].unbind(0)),
                 )  # fmt: skip
 
         native.over_parts(run, parts, parts)
@@ -200,18 +236,13 @@ class TimeLoop:
         """Widths of the segments of the gradient of gh."""
         return [segment.width for segment in self.program.segments]
 
-    def _frame(self, walk: Walk) -> _Walk:
-        program, sizes, steps = self.program, self.sizes, len(walk.sizes)
+    def _frame(self, walk: Walk) -> Frame:
+        program, sizes = self.program, self.sizes
         padded = products(self.dtype).packed_size(ctypes.c_int64(1), ctypes.c_int64(sizes.hidden))
+        widths = (sizes.hidden, sizes.columns, program.saved, program.own, padded)
         segments = [number for s in program.segments for number in (s.array == "dgh", s.start, s.width)]
-        arrays = [(ctypes.c_int64 * len(values))(*values) for values in (walk.starts, walk.sizes, segments)]
-        numbers = (steps, sizes.hidden, sizes.columns, program.saved, program.own, padded, walk.reverse, len(self.widths))
-        frame = _Walk(*numbers, *(ctypes.addressof(array) for array in arrays), self.multiply)
-        frame.arrays = arrays  # pyright: ignore[reportAttributeAccessIssue]  # they live as long as the frame
-        return frame
-
-    def _threads(self, walk: Walk) -> int:
-        return max(1, min(torch.get_num_threads(), walk.batch // ROWS_EACH))
+        numbers = (len(walk.sizes), *widths, walk.reverse, len(program.segments))
+        return Frame(numbers, (walk.starts, walk.sizes, segments), self.multiply)
 
 
 # ---------------------------------------------------------------- as a differentiable function
@@ -221,7 +252,7 @@ Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
 
 
 def run(
-    loop: Any, walk: Walk, gx: Tensor, weight: Tensor, state: tuple[Tensor, ...], extras: tuple[Tensor, ...], plain: Plain
+    loop: Loop, walk: Walk, gx: Tensor, weight: Tensor, state: tuple[Tensor, ...], extras: tuple[Tensor, ...], plain: Plain
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state. ``plain`` serves second derivatives."""
     tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
@@ -233,14 +264,14 @@ def run(
     return history[0], tuple(final)
 
 
-def _apart(loop: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _apart(loop: Loop, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
     states = loop.sizes.states
     return tensors[0], tensors[1], tuple(tensors[2 : 2 + states]), tuple(tensors[2 + states :])
 
 
 class _Differentiable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, loop: Any, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, loop: Loop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
         final, history, saved = loop.forward(walk, *_apart(loop, tensors), keep=True)
         ctx.loop, ctx.walk, ctx.plain = loop, walk, plain
         ctx.save_for_backward(*tensors, *history, saved)

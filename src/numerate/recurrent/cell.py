@@ -24,7 +24,8 @@ Most cells are more than that, a :class:`ColumnCell`: one recurrent product, the
 - ``"general"``: only ``step`` is given.
 
 A compiled loop therefore needs ``gx``, ``recurrent_weight(p)``, ``extras(p)``, the initial state and a trace of
-``activate``, and it is chosen in :mod:`numerate.recurrent.unroll`, the only place that walks along time.
+``activate``. A cell gives it as ``native_loop``, and it is chosen in :mod:`numerate.recurrent.unroll`, the only place
+that walks along time.
 """
 
 from abc import ABC, abstractmethod
@@ -37,6 +38,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.pointwise import Sizes
+from numerate.loops.timeloop import Loop, TimeLoop
 from numerate.recurrent import init
 from numerate.units.base import positive
 
@@ -124,6 +127,18 @@ class Cell(ABC):
         """Activations worth looking at in the step from ``state`` to ``new``; called by ``inspect`` only."""
         return {}
 
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+        """The compiled loop over time for this cell, whatever its number of inputs; None if there is none."""
+        return None
+
+    def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The recurrent weight and the other tensors that the compiled loop reads."""
+        raise NotImplementedError(f"{type(self).__name__} has no compiled loop")
+
+    def prepared_with(self, p: Parts, weight: Tensor, extras: tuple[Tensor, ...]) -> Parts:
+        """What ``prepare`` would return for these operands."""
+        raise NotImplementedError(f"{type(self).__name__} has no compiled loop")
+
     def with_input_size(self, input_size: int) -> Self:
         """The same cell for another number of inputs, as a second layer needs it."""
         return replace(self, input_size=input_size)
@@ -203,6 +218,21 @@ class ColumnCell(Cell):
 
     def prepare(self, p: Parts) -> Parts:
         return {"recurrent_weight": self.recurrent_weight(p), "extras": self.extras(p)}
+
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+        if self.form == "general":
+            return None
+        example = {name: torch.empty(part.shape) for name, part in self.parts("meta").items() if isinstance(part, Tensor)}
+        sizes = Sizes(
+            self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(self.extras(example))
+        )
+        return TimeLoop(self.activate, sizes, dtype)
+
+    def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return self.recurrent_weight(p), self.extras(p)
+
+    def prepared_with(self, p: Parts, weight: Tensor, extras: tuple[Tensor, ...]) -> Parts:
+        return {"recurrent_weight": weight, "extras": extras}
 
     def columns(self, gx: Tensor, state: State, p: Parts) -> dict[str, Tensor]:
         """The pre-activations of one step by block, where input and recurrent part are simply added."""

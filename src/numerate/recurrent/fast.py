@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from numerate.loops import native, timeloop
-from numerate.loops.pointwise import Sizes
-from numerate.loops.timeloop import TimeLoop, Walk
+from numerate.loops.timeloop import Loop, Walk
 from numerate.loops.trace import NotLowered
-from numerate.recurrent.cell import Cell, ColumnCell, Parts, State
+from numerate.recurrent.cell import Cell, Parts, State
 
 Mode = Literal["auto", "plain", "native"]
+Plain = Callable[[Tensor, Parts, State], tuple[Tensor, State]]
 
 SHORTEST = 16
 """With ``auto``, sequences of fewer steps are walked plainly: compiling would take longer than they do."""
@@ -68,43 +68,47 @@ def ordinary(tensors: Sequence[Tensor]) -> bool:
 
 
 def fast_unroll(
-    cell: Cell, p: Parts, x: Tensor, state: State, sizes: Sequence[int] | None, reverse: bool, plain: Callable[..., tuple[Tensor, State]]
+    cell: Cell, p: Parts, x: Tensor, state: State, sizes: Sequence[int] | None, reverse: bool, plain: Plain
 ) -> tuple[Tensor, State] | None:
     """As :func:`numerate.recurrent.unroll.unroll` without its options, or None where the plain steps must do it.
 
     ``plain(gx, prepared, state)`` walks plainly from projected inputs; it serves second derivatives.
     """
-    if torch.compiler.is_compiling() or not isinstance(cell, ColumnCell) or cell.form == "general":
+    if torch.compiler.is_compiling():
         return None
     mode, steps = chosen_mode(), x.shape[0] if sizes is None else len(sizes)
     if mode == "plain" or steps < (1 if mode == "native" else SHORTEST) or x.device.type != "cpu":
         return None
-    weight, extras = cell.recurrent_weight(p), cell.extras(p)
-    tensors = (x, weight, *state, *extras)
-    if not ordinary(tensors) or x.numel() == 0 or len({tensor.dtype for tensor in tensors}) > 1:
+    if x.numel() == 0 or not ordinary((x, *state)):
         return None
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    try:
-        loop = _column_loop(cell.with_input_size(1), len(extras), dtype)
-    except (NotLowered, native.NoCompiler, native.CompileError) as reason:
-        notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
+    loop = _native_loop(cell.with_input_size(1), x.device, dtype)
+    if loop is None:
+        return None
+    weight, extras = cell.loop_operands(p)
+    operands = (weight, *state, *extras)
+    if not ordinary(operands) or any(tensor.dtype != x.dtype for tensor in operands):
         return None
     walk = Walk(tuple(sizes) if sizes is not None else (x.shape[1],) * steps, reverse)
-    gx = cell.project(x, p)
 
-    def again(gx: Tensor, weight: Tensor, state: State, extras: tuple[Tensor, ...]) -> tuple[Tensor, State]:
+    def again(gx: Tensor, weight: Tensor, state: State, extras: State) -> tuple[Tensor, State]:
         gx = gx if sizes is not None else gx.unflatten(0, (steps, -1))
-        outputs, final = plain(gx, {"recurrent_weight": weight, "extras": extras}, state)
+        outputs, final = plain(gx, cell.prepared_with(p, weight, extras), state)
         return outputs if sizes is not None else outputs.flatten(0, 1), final
 
-    flat = (gx if sizes is not None else gx.flatten(0, 1)).to(dtype)
+    gx = cell.project(x, p)
+    gx = (gx if sizes is not None else gx.flatten(0, 1)).to(dtype)
     state, extras = (tuple(tensor.to(dtype) for tensor in group) for group in (state, extras))
-    outputs, final = timeloop.run(loop, walk, flat, weight.to(dtype), state, extras, again)
-    outputs = outputs.to(x.dtype)
-    return outputs if sizes is not None else outputs.unflatten(0, (steps, -1)), tuple(s.to(x.dtype) for s in final)
+    outputs, final = timeloop.run(loop, walk, gx, weight.to(dtype), state, extras, again)
+    outputs = outputs if sizes is not None else outputs.unflatten(0, (steps, -1))
+    return outputs.to(x.dtype), tuple(entry.to(x.dtype) for entry in final)
 
 
 @cache
-def _column_loop(cell: ColumnCell, extras: int, dtype: torch.dtype) -> TimeLoop:
-    sizes = Sizes(cell.hidden_size, sum(cell.blocks.values()), len(cell.state_shapes), extras)
-    return TimeLoop(cell.activate, sizes, dtype)
+def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    """The compiled loop of a cell, made once."""
+    try:
+        return cell.native_loop(device, dtype)
+    except (NotLowered, native.NoCompiler, native.CompileError) as reason:
+        notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
+        return None

@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.timeloop import Loop
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
+from numerate.recurrent.nru_loop import NRULoop
 from numerate.units.base import one_of, positive
 
 EPS = 1e-12
@@ -146,6 +148,21 @@ class NRUCell(Cell):
         if heads_x is not None:
             heads = heads + heads_x
         return h, (h, m + self.change(heads))
+
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+        rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
+        if not rank_one or self.norm_order != 5 or self.layer_norm:
+            return None
+        scale = 1 / self.heads if self.head_reduce == "mean" else 1.0
+        rows = 2 * self.heads + 4 * self.factor_size
+        columns = self.hidden_size + (rows if self.head_inputs == "xhm" else 0)
+        return NRULoop(self.hidden_size, columns, self.memory_size, self.heads, scale, dtype)
+
+    def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return p["weight_hh"], (p["weight_heads"], p["bias_heads"])
+
+    def prepared_with(self, p: Parts, weight: Tensor, extras: tuple[Tensor, ...]) -> Parts:
+        return {**p, "weight_hh": weight, "weight_heads": extras[0], "bias_heads": extras[1]}
 
     def change(self, heads: Tensor) -> Tensor:
         """m' - m from the heads' numbers; (B, 2 k + 4 r) -> (B, M)."""
