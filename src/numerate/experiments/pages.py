@@ -67,7 +67,8 @@ def _summary(first: Any, claims: Sequence[Any]) -> Any:
 
     styles = {True: "green", False: "bold red", None: "yellow"}
     lines = [Text.assemble((f"{c.word}: ", styles[c.holds]), f"{c.text} Ours: {c.ours}") for c in claims]
-    return Group(*([first] if first else []), *lines)
+    shown = Text(first) if isinstance(first, str) else first
+    return Group(*([shown] if first else []), *lines)
 
 
 def command(experiment: Experiment, options: Options) -> str:

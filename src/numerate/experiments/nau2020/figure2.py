@@ -45,7 +45,7 @@ def losses(points: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
     weights, found = losses(POINTS[options.size])
-    norm, ticks = Normalize(0, 3), (0, 1, 2, 3)
+    norm, ticks = Normalize(0, 3), (0.0, 1.0, 2.0, 3.0)
     with style():
         fig = Figure(figsize=(13.2, 6.6), dpi=130)
         maps, spaces = [], []
