@@ -176,9 +176,9 @@ def where(found: Sequence[Entry]) -> str:
 
 def table(found: Sequence[Entry]) -> TextTable:
     lines = [
-        [f"{unit}, {x.name}", str(size), name, scientific(p), f"{scientific(v)} ± {scientific(e)}", FAILS[fails(p, v, e)]]
-        for unit, x, size, values in found
-        for name, p, (v, e) in zip(QUANTITIES, predicted(unit, size, x), values)
+        [f"{u}, {x.name}", f"{size}", name, scientific(p), f"{scientific(v)} ± {scientific(e)}", FAILS[fails(p, v, e)]]
+        for u, x, size, values in found
+        for name, p, (v, e) in zip(QUANTITIES, predicted(u, size, x), values)
     ]  # fmt: skip
     return TextTable(
         "Predicted and simulated", ["layer, inputs", "size", "quantity", "predicted", "simulated", ""], lines
