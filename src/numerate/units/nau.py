@@ -25,7 +25,8 @@ class NAU(Unit):
 
     ``weight``: (out_features, in_features), drawn from U(-r, r), r = min(1/2, sqrt(6 / (I + O))), clamped to [-1, 1]
     after each step. Penalty: mean min(\|W\|, \|1 - \|W\|\|). Madsen & Johansen (2020), sections 2.1 and 2.6.
-    ``init="glorot"`` leaves out the 1/2, as section 2.6 is printed; no published number used it.
+    ``init="glorot"`` leaves out the 1/2, as section 2.6 is printed; no published number used it. ``clip="forward"``
+    leaves the weights free and clamps them in the equation alone (the ablation of appendix C.3, as run).
     """
 
     bounds = {"weight": (-1.0, 1.0)}
@@ -33,10 +34,19 @@ class NAU(Unit):
     weight: nn.Parameter
 
     def __init__(
-        self, in_features: int, out_features: int, *, init: str = "truncated", device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        init: str = "truncated",
+        clip: str = "step",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
         self.init = one_of("init", init, ("truncated", "glorot"))
+        self.clip = one_of("clip", clip, ("step", "forward"))
+        self.bounds = {"weight": (-1.0, 1.0)} if clip == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -59,4 +69,4 @@ class NAU(Unit):
         return [sum(w[o, i] * x for i, x in enumerate(inputs)) for o in range(self.out_features)]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, init={self.init!r}"
+        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}"

@@ -25,6 +25,7 @@ class NMU(Unit):
     ``weight``: (out_features, in_features), drawn from U(1/4, 3/4), clamped to [0, 1] after each step.
     Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6. ``init="paper"`` draws with the
     variance 1/4 that section 2.6 names, from U(1/2 - r, 1/2 + r), r = sqrt(3)/2; no published number used it.
+    ``clip="forward"`` leaves the weights free and clamps them in the equation (the ablation of appendix C.3, as run).
     """
 
     bounds = {"weight": (0.0, 1.0)}
@@ -32,10 +33,19 @@ class NMU(Unit):
     weight: nn.Parameter
 
     def __init__(
-        self, in_features: int, out_features: int, *, init: str = "narrow", device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        init: str = "narrow",
+        clip: str = "step",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
         self.init = one_of("init", init, ("narrow", "paper"))
+        self.clip = one_of("clip", clip, ("step", "forward"))
+        self.bounds = {"weight": (0.0, 1.0)} if clip == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -44,10 +54,10 @@ class NMU(Unit):
         nn.init.uniform_(self.weight, 0.5 - radius, 0.5 + radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        return nmu(self.check_input(x), self.weight)
+        return nmu(self.check_input(x), self.weight if self.clip == "step" else self.weight.clamp(0, 1))
 
     def effective_weights(self) -> dict[str, Tensor]:
-        return {"weight": self.weight}
+        return {"weight": self.weight if self.clip == "step" else self.weight.clamp(0, 1)}
 
     def penalty(self) -> Tensor:
         return penalties.sparsity_nmu(self.weight)
@@ -57,4 +67,4 @@ class NMU(Unit):
         return [prod(w[o, i] * x + 1 - w[o, i] for i, x in enumerate(inputs)) for o in range(self.out_features)]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, init={self.init!r}"
+        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}"
