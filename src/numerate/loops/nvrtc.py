@@ -31,20 +31,20 @@ class Kernel:
         self.device, self.block, self.shared = device, block, shared
         self._function = ctypes.c_void_p()
         module = ctypes.c_void_p()
-        with torch.cuda.device(device):
-            torch.empty(1, device=device)  # the device's context belongs to this thread from here on
-            _check(_driver().cuModuleLoadData(ctypes.byref(module), cubin))
-            _check(_driver().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()))
-            if shared > 48 * 1024:
-                _check(_driver().cuFuncSetAttribute(self._function, _MAX_SHARED, shared))
+        _use(device)
+        _check(_driver().cuModuleLoadData(ctypes.byref(module), cubin))
+        _check(_driver().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()))
+        if shared > 48 * 1024:
+            _check(_driver().cuFuncSetAttribute(self._function, _MAX_SHARED, shared))
 
     def launch(self, blocks: int, *arguments: Tensor | int) -> None:
         """Tensors are handed over by address, whole numbers as they are (64 bit); work is queued on the current stream."""
         values = [ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a) for a in arguments]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
+        sizes = (blocks, 1, 1, self.block, 1, 1, self.shared)
         with torch.cuda.device(self.device):
-            stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
-            sizes = (blocks, 1, 1, self.block, 1, 1, self.shared)
+            _use(self.device)
             _check(_driver().cuLaunchKernel(self._function, *sizes, stream, addresses, None))
 
     @property
@@ -138,6 +138,21 @@ def _nvrtc() -> ctypes.CDLL:
 @cache
 def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
+
+
+@cache
+def _context(index: int) -> ctypes.c_void_p:
+    """The context that torch uses on a device."""
+    context = ctypes.c_void_p()
+    torch.cuda.init()
+    _check(_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), index))
+    return context
+
+
+def _use(device: torch.device) -> None:
+    """Make the device's context that of the calling thread."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    _check(_driver().cuCtxSetCurrent(_context(index)))
 
 
 def _accept(result: int) -> None:
