@@ -134,7 +134,7 @@ def _marks(
 
 
 def _drawable(value: float, metric: Metric) -> float:
-    return max(value, metric.floor) if metric.scale == "log" and metric.floor is not None else value
+    return metric.clipped(value) if metric.scale == "log" else value
 
 
 def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> None:
@@ -207,15 +207,15 @@ def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> l
     return handles
 
 
-def plot_rates(ax: Axes, comparison: Comparison, panel: str) -> Axes:
-    """Success rates of one panel as a map: series down, x across; each place is ours (left) and published (right)."""
+def plot_map(ax: Axes, comparison: Comparison, panel: str) -> Axes:
+    """The first measure of one panel as a map: series down, x across; each place is ours and the published."""
     cells = comparison.of(panel)
     present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
-    xs = comparison.xs_of(panel)
+    xs, metric = comparison.xs_of(panel), comparison.lead
     for cell in cells:
         column, line = xs.index(cell.x), present.index(cell.series)
-        _half(ax, column - 0.47, line, cell.measured.ours.get(SUCCESS.name))
-        _half(ax, column, line, cell.published(SUCCESS.name))
+        _half(ax, column - 0.47, line, cell.measured.ours.get(metric.name), metric)
+        _half(ax, column, line, cell.published(metric.name), metric)
         if cell.verdict.word == "differs":
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
     ax.set_xlim(-0.5, len(xs) - 0.5)
@@ -228,25 +228,19 @@ def plot_rates(ax: Axes, comparison: Comparison, panel: str) -> Axes:
     return ax
 
 
-def _half(ax: Axes, left: float, line: int, rate: Estimate | None) -> None:
-    value = None if rate is None else rate.value
-    colour = BAND if value is None else RATES(value)
-    ax.add_patch(Rectangle((left, line - 0.42), 0.47, 0.84, fc=colour, ec="none", zorder=2))
-    ink = FAINT if value is None else "#1b1f25" if value < 0.66 else "#fefeff"  # on a colour: the same in both themes
-    ax.text(
-        left + 0.235,
-        line,
-        "–" if value is None else f"{100 * value:.0f}",
-        ha="center",
-        va="center",
-        fontsize=7,
-        color=ink,
-        zorder=3,
+def _half(ax: Axes, left: float, line: int, estimate: Estimate | None, metric: Metric) -> None:
+    value = None if estimate is None else estimate.value
+    shade = None if value is None or metric.shade is None else metric.shade(value)
+    ax.add_patch(
+        Rectangle((left, line - 0.42), 0.47, 0.84, fc=BAND if shade is None else RATES(shade), ec="none", zorder=2)
     )
+    ink = FAINT if shade is None else "#1b1f25" if shade < 0.66 else "#fefeff"  # on a colour: the same in both themes
+    shown = "–" if value is None else metric.brief(value)
+    ax.text(left + 0.235, line, shown, ha="center", va="center", fontsize=7, color=ink, zorder=3)
 
 
 def overview(comparison: Comparison) -> Figure:
-    """Success rates of every cell at a glance; a frame marks those that differ from the published ones."""
+    """The first measure of every cell at a glance; a frame marks those that differ from the published ones."""
     count = len(comparison.panels)
     columns = 1 if count == 1 else 2
     rows = -(-count // columns)
@@ -254,16 +248,17 @@ def overview(comparison: Comparison) -> Figure:
     heights = [max(lines[i * columns : (i + 1) * columns], default=1) for i in range(rows)]
     with style():
         width = 1.2 + 0.56 * max(len(comparison.xs_of(panel)) for panel in comparison.panels)
-        fig = Figure(figsize=(max(5.2, width) * columns, 0.45 + sum(0.27 * h + 0.95 for h in heights)))
+        fig = Figure(figsize=(max(5.2, width) * columns, 0.55 + sum(0.27 * max(h, 2) + 1.05 for h in heights)))
         axes = fig.subplots(rows, columns, squeeze=False, height_ratios=[h + 1 for h in heights])
         for ax, panel in zip(axes.flat, comparison.panels):
-            plot_rates(ax, comparison, panel)
+            plot_map(ax, comparison, panel)
         for ax in list(axes.flat)[count:]:
             ax.set_visible(False)
+        unit = ", %" if comparison.lead is SUCCESS else ""
         keys = [
-            Patch(fc=RATES(0.85), label="left: ours, %"),
-            Patch(fc=RATES(0.4), label="right: published, %"),
-            Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs"),
+            Patch(fc=RATES(0.85), label=f"left: ours{unit}"),
+            Patch(fc=RATES(0.4), label=f"right: published{unit}"),
+            *([] if comparison.orders else [Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs")]),
         ]
         fig.legend(handles=keys, loc="upper right", ncols=3, columnspacing=1.3, handletextpad=0.5, handlelength=1.2)
         fig.tight_layout(rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))

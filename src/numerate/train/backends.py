@@ -25,7 +25,7 @@ def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int 
     """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    kind = torch.device(device).type
+    kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():

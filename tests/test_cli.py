@@ -1,0 +1,172 @@
+"""The command as a newcomer types it: what it prints, what it writes, and one sentence for what is wrong."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from numerate import __version__
+from numerate.cli import main
+from numerate.results import Store
+
+OWN = """
+import torch
+from torch import nn
+
+class Mine(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(outputs))
+
+    def forward(self, x):
+        return x.prod(-1, keepdim=True) * self.scale
+"""
+
+
+OPTIONS = ["--size", "smoke", "--seeds", "2", "--units", "NMU,myunits:Mine", "--ranges", "[1,2) [-2,-1)"]
+
+
+def process(*words):
+    return subprocess.run([sys.executable, "-m", "numerate", *words], capture_output=True, text=True, check=False)
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def numerate(capfd, monkeypatch):
+    """Call the command in this process, as the console script does."""
+
+    def call(*words, cwd=None):
+        monkeypatch.setattr(sys, "argv", ["numerate", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "100")
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        try:
+            code = main() or 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A small experiment with a unit of the user's own, run once for all tests here."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "myunits.py").write_text(OWN)
+    words = ["run", "primer2022/table11", *OPTIONS, "--out", str(folder / "results")]
+    around = os.environ | {"COLUMNS": "100", "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-m", "numerate", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=around, check=False)
+    assert done.returncode == 0, done.stderr
+    sys.path.insert(0, str(folder))
+    yield folder, done.stdout
+    sys.path.remove(str(folder))
+
+
+def test_a_users_own_unit_appears_in_table_and_report_like_ours(finished):
+    folder, printed = finished
+    assert "NMU" in printed
+    assert "Mine" in printed
+    report = folder / "results" / "primer2022" / "table11"
+    page = (report / "report.html").read_text()
+    assert "Mine" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    with (report / "table.csv").open() as file:
+        rows = {(line["series"], line["x"]): line for line in csv.DictReader(file)}
+    assert len(rows) == 4
+    mine = next(line for (unit, _), line in rows.items() if unit == "Mine")
+    assert float(mine["success_rate"]) == 1.0  # it starts as the exact product
+    assert {path.suffix for path in report.iterdir()} >= {".html", ".csv", ".png", ".svg", ".pdf"}
+
+
+def test_running_again_trains_nothing_and_reports_the_same(finished, numerate):
+    folder, _ = finished
+    page = folder / "results" / "primer2022" / "table11" / "report.html"
+    before = page.read_bytes()
+    for command in ("run", "report"):
+        done = numerate(command, "primer2022/table11", *OPTIONS, "--out", "results", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert page.read_bytes() == before
+
+
+def test_show_tells_weights_and_formula_of_one_run(finished, numerate):
+    folder, _ = finished
+    with Store(folder / "results" / "results.sqlite", readonly=True) as store:
+        row = store.rows(where={"unit": "NMU"})[0]
+    shown = numerate("show", f"{row.key.config[:10]}-{row.seed}", "--out", folder / "results")
+    assert shown.returncode == 0, shown.stderr
+    assert "formula" in shown.stdout
+    assert "x1" in shown.stdout
+    assert "validation" in shown.stdout
+
+
+def test_rows_move_between_machines(finished, tmp_path, numerate):
+    folder, _ = finished
+    moved = tmp_path / "moved.sqlite"
+    out = numerate("rows", "export", moved, "--out", folder / "results")
+    assert "8 new" in out.stdout, out.stderr
+    for expected in ("8 new, 0 already there", "0 new, 8 already there"):
+        done = numerate("rows", "import", moved, "--out", tmp_path / "elsewhere")
+        assert expected in done.stdout, done.stderr
+
+
+def test_version_and_help_do_not_load_torch():
+    assert process("--version").stdout.strip() == f"numerate {__version__}"
+    code = "import sys\nfrom numerate import cli\nsys.argv = ['numerate', '--help']\n"
+    code += "try:\n    cli.main()\nexcept SystemExit:\n    pass\nprint('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip().endswith("False")
+
+
+def test_lists_name_units_tasks_and_experiments(numerate):
+    assert "NMU" in numerate("list", "units").stdout
+    assert "SingleModule" in numerate("list", "tasks").stdout
+    assert "primer2022/table11" in numerate("list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "nosuch"], "there is no experiment 'nosuch'"),
+        (["run", "primer2022/table9", "--size", "huge"], "size must be one of smoke, quick, paper, got 'huge'"),
+        (["run", "primer2022/table9", "--units", "NMU"], "unit 'NMU' is not part of this experiment"),
+        (["run", "primer2022/table9", "--units", "no.such:Unit"], "cannot import 'no.such'"),
+        (["run", "primer2022/table9", "--ranges", "[3,4)"], "the Primer has no range [3, 4)"),
+        (["run", "primer2022/table9", "--ranges", "nonsense"], "ranges are given as"),
+        (["run", "primer2022/table9", "--device", "tpu"], "device must be cpu or cuda"),
+        (["run", "primer2022/table9", "--backend", "magic"], "backend must be one of"),
+        (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["report", "primer2022/table9"], "there is no results file"),
+        (["show", "abc"], "there is no results file"),
+        (["list", "everything"], "'numerate list' knows units, tasks and experiments"),
+        (["run"], "Missing argument"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words, sentence, tmp_path, numerate):
+    done = numerate(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_no_results_file_is_named(tmp_path, numerate):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "results.sqlite").write_text("not a database, but long enough to look like one " * 20)
+    done = numerate("report", "primer2022/table9", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "results.sqlite" in done.stderr
+    assert Path(folder / "results.sqlite").read_text().startswith("not a database")
