@@ -77,10 +77,14 @@ class Experiment:
     """Known reasons why numbers may differ from the published ones."""
 
     def rows_of(self, rows: Sequence[Row], options: Options) -> list[Row]:
-        """The rows that belong to these options, labelled as this experiment labels them."""
-        labels = {key: t.labels for t in self.trainings(options) for key in t.run_keys()}
-        chosen = [row for row in rows if row.key in labels]
-        return [replace(row, labels=labels[row.key], experiment=self.id) for row in chosen]
+        """The rows that belong to these options, labelled as this experiment labels them; some may serve twice."""
+        found = {row.key: row for row in rows}
+        return [
+            replace(found[key], labels=training.labels, experiment=self.id)
+            for training in self.trainings(options)
+            for key in training.run_keys()
+            if key in found
+        ]
 
 
 def import_unit(path: str) -> Factory:

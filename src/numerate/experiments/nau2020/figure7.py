@@ -1,0 +1,110 @@
+"""Figure 7: NMU without its sparsity penalty, without clamping, and without both, over the hidden size."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.nau2020.recipes import late, layers
+from numerate.experiments.nau2020.tables import REASONS, SHORTER
+from numerate.experiments.pages import comparison_page
+from numerate.report import SUCCESS, Claim, Comparison, comparison
+from numerate.report.text import percent
+from numerate.results import Row
+from numerate.tasks import Arithmetic
+from numerate.train import Training
+from numerate.units import NAU, NMU
+
+HIDDEN = {"smoke": (2,), "quick": (2, 4, 8), "paper": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
+FULL, NO_PENALTY, NO_CLAMP, NEITHER = "NMU", "NMU, no R_sparse", "NMU, no W-clamp", "NMU, neither"
+
+
+def ablations(shorter: int, hidden: int) -> dict[str, Recipe]:
+    """Without clamping the weights are free, and the equation alone clamps them; the penalty sees them as they are."""
+    free = {"first": partial(NAU, clip="forward"), "second": partial(NMU, clip="forward")}
+    return {
+        FULL: layers(NAU, NMU, penalties=late(shorter), hidden=hidden),
+        NO_PENALTY: layers(NAU, NMU, hidden=hidden),
+        NO_CLAMP: layers(**free, penalties=late(shorter), hidden=hidden),
+        NEITHER: layers(**free, hidden=hidden),
+    }
+
+
+def trainings(options: Options) -> list[Training]:
+    shorter = SHORTER[options.size]
+    return [
+        recipe.training(
+            task=Arithmetic("mul"),
+            seeds=options.seed_range(smoke=2, quick=5, paper=50),
+            steps=5_000_000 // shorter,
+            labels={"unit": name, "operation": "mul", "hidden": hidden},
+        )
+        for hidden in HIDDEN[options.size]
+        for name, recipe in choose_recipes(options.units, ablations(shorter, hidden)).items()
+    ]
+
+
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
+    title = "Neural Arithmetic Units, Figure 7"
+    if options.size != "paper":
+        title += f" ({options.size}: runs {SHORTER[options.size]} times shorter)"
+    order = [FULL, NO_PENALTY, NO_CLAMP, NEITHER]
+    return comparison(rows, title=title, x="hidden", order=order, x_title="Hidden size", joined=True)
+
+
+def claims(compared: Comparison) -> list[Claim]:
+    rates = {
+        (c.series, c.x): rate.value for c in compared.cells if (rate := c.measured.ours[SUCCESS.name]).value is not None
+    }
+    large = [x for x in compared.xs if x > 2]
+
+    def mean(name: str, sizes: Sequence[float]) -> float:
+        found = [rates[name, x] for x in sizes if (name, x) in rates]
+        return sum(found) / len(found) if found else float("nan")
+
+    def told(names: Sequence[str], sizes: Sequence[float]) -> str:
+        return ", ".join(f"{name} {percent(mean(name, sizes))}" for name in names)
+
+    everything = (FULL, NO_PENALTY, NO_CLAMP, NEITHER)
+    small = Claim(
+        "None of the W constraints are necessary when the hidden size is just 2.",
+        f"success at hidden size 2: {told(everything, [2.0])}.",
+        all(rates.get((name, 2.0), 0.0) >= 0.8 for name in everything),
+    )
+    if not large:
+        return [small]
+    sizes = f"mean success at hidden sizes above 2: {told(everything, large)}."
+    return [
+        small,
+        Claim(
+            "Removing the R_sparse causes the NMU to immediately fail for larger hidden sizes.",
+            sizes,
+            mean(NO_PENALTY, large) < 0.5 * mean(FULL, large),
+        ),
+        Claim(
+            "Removing the clamping of W does not cause much difference.",
+            sizes,
+            abs(mean(NO_CLAMP, large) - mean(FULL, large)) <= 0.2,
+        ),
+        Claim(
+            "Removing both constraints gives a somewhat satisfying solution, but with a lower success-rate.",
+            sizes,
+            0 < mean(NEITHER, large) < mean(FULL, large),
+        ),
+    ]
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="nau2020/figure7",
+        title="Figure 7: ablation of the NMU's clamping and sparsity penalty over the hidden size",
+        trainings=trainings,
+        show=comparison_page(compare, claims),
+        about="Which of the NMU's constraints matter, on the multiplication task (Madsen & Johansen 2020, C.3).",
+        reasons=(
+            "'No W-clamp' means, as run: weights are not clamped after a step, but the equation still clamps them, so "
+            "that outside the bounds only the penalty has a gradient; without it a weight that leaves stays outside.",
+            "The paper's figure is known to us as text (C.3) alone; there are no published points to overlay.",
+            *REASONS[1:],
+        ),
+    )
+]
