@@ -1,14 +1,15 @@
 """Ours beside theirs: one cell per group of runs, with the published numbers for the same labels and a verdict."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from numerate.published import Published, printed_name, show_range
 from numerate.report import text
 from numerate.results import Row
-from numerate.stats import Estimate, Outcome, Verdict, outcome, summarise, verdicts
+from numerate.stats import Agreement, Estimate, Outcome, Verdict, outcome, rank_agreement, summarise, verdicts
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,11 @@ class Metric:
     """One measure: its name in the published data, its title, how its axis and its numbers look.
 
     ``show`` writes a value, ``show_interval`` one with its interval in short, ``tick`` a mark on the axis.
-    ``floor``: on a logarithmic axis everything below is drawn there and labelled 0. ``true_name`` and
-    ``reproduced_name`` name the two estimators where the published one is not what it seems.
+    ``floor``: on a logarithmic axis everything below is drawn there and labelled 0; ``ceiling`` likewise above. Values
+    beyond them count as equal when an order is compared. ``true_name`` and ``reproduced_name`` name the two estimators
+    where the published one is not what it seems. ``brief`` writes a value in two or three signs, ``shade`` gives it a
+    colour from 0 (bad) to 1 (good): with it the first metric is drawn as a map too. ``target``: below it a value is as
+    good as right. ``meaning``: a sentence for the reader.
     """
 
     name: str
@@ -25,16 +29,29 @@ class Metric:
     scale: Literal["linear", "log"] = "linear"
     limits: tuple[float, float] | None = None
     floor: float | None = None
+    ceiling: float | None = None
     show: Callable[[float], str] = text.number
     show_interval: Callable[[float, float, float], str] | None = None
     tick: Callable[[float], str] = text.number
     true_name: str = "ours"
     reproduced_name: str = ""
+    brief: Callable[[float], str] = text.brief
+    brief_title: str = ""
+    shade: Callable[[float], float] | None = None
+    target: float | None = None
+    meaning: str = ""
+
+    def clipped(self, value: float) -> float:
+        """``value`` moved to the floor or the ceiling if it lies beyond; not a number counts as infinite."""
+        value = math.inf if math.isnan(value) else value
+        low = -math.inf if self.floor is None else self.floor
+        return min(max(value, low), math.inf if self.ceiling is None else self.ceiling)
 
 
 SUCCESS = Metric(
     "success_rate", "Success rate", limits=(0.0, 1.0),
     show=text.percent, show_interval=text.percent_interval, tick=text.percent,
+    brief=lambda rate: f"{100 * rate:.0f}", brief_title="success rate in %", shade=lambda rate: rate,
 )  # fmt: skip
 SOLVED_AT = Metric(
     "solved_at_mean", "Solved at step", "log", show=text.thousands, tick=text.thousands_tick,
@@ -62,6 +79,7 @@ class Measured:
 
 
 UNTESTED = Verdict("not published")
+ORDER_WORDS = ("same order", "no clear order", "other order", "too few")
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Order:
+    """Cells that share a panel and an x (or a series): is their order by one metric the published one?
+
+    ``ours`` and ``theirs`` name those that reach the metric's target.
+    """
+
+    panel: str
+    at: Any
+    metric: Metric
+    agreement: Agreement
+    ours: tuple[str, ...] = ()
+    theirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All cells of an experiment, in the order in which tables and pictures show them."""
 
@@ -105,6 +138,8 @@ class Comparison:
     """Panel -> title of its x axis, where it is not ``x_title``."""
     joined: bool = False
     """Whether pictures join the marks of a series: for an x that is a quantity, not a kind."""
+    orders: tuple[Order, ...] = ()
+    """Where not success rates are tested but orders: one for each column and metric."""
 
     def of(self, panel: str, series: str | None = None) -> list[Cell]:
         """The cells of one panel (and series)."""
@@ -122,8 +157,15 @@ class Comparison:
         """How many cells have this verdict."""
         return sum(cell.verdict.word == word for cell in self.cells)
 
+    @property
+    def lead(self) -> Metric:
+        """The measure that comes first."""
+        return self.metrics[0]
+
     def headline(self) -> str:
         """The result in one sentence."""
+        if self.orders:
+            return _order_headline([order for order in self.orders if order.metric is self.lead])
         tested = [cell for cell in self.cells if cell.verdict.word in ("agrees", "differs")]
         if not tested:
             return f"{_cells(len(self.cells))}; none can be tested against a published number."
@@ -139,6 +181,12 @@ class Comparison:
 
     def test_sentence(self) -> str:
         """The test behind the verdicts."""
+        if self.orders:
+            return (
+                "Orders are compared, not decimals: Kendall's τ-b of ours and the published numbers, values beyond the "
+                "printed precision being tied. The order is the same if τ is positive and the two-sided permutation "
+                f"test has p ≤ {text.percent(self.level)}; there are too few if no outcome could have reached that."
+            )
         return (
             "A cell differs if Boschloo's exact two-sided test of the two success counts, after Benjamini–Hochberg "
             f"control over all tested cells, has q ≤ {text.percent(self.level)}; it has too few runs if no outcome "
@@ -209,12 +257,14 @@ def comparison(
     panel_titles: Mapping[str, str] | None = None,
     x_titles: Mapping[str, str] | None = None,
     joined: bool = False,
+    along: Literal["series", "x"] | None = None,
 ) -> Comparison:
     """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
 
     ``panels``, ``order`` and ``xs`` fix the order of panels, series and x; what they leave out follows (by default the
     order of the published table, ranges by their middle). ``match`` says to which (panel, series, x) a published number
-    belongs. ``notes``: (panel, series, x) -> what is known about that cell.
+    belongs. ``notes``: (panel, series, x) -> what is known about that cell. With ``along`` it is not success rates
+    that are tested but, by each metric, the order of the series in each column, or of the xs in each series.
     """
     groups: dict[tuple[str, str, Any], list[Row]] = {}
     for row in rows:
@@ -232,7 +282,10 @@ def comparison(
     cells = [
         Cell(*place, measure(groups[place]), printed.get(place, {}), note=known.get(place, "")) for place in places
     ]
-    decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], level)
+    if along is None:
+        decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], level)
+    else:
+        decided = [Verdict("by order") if cell.theirs else UNTESTED for cell in cells]
     return Comparison(
         title=title,
         cells=tuple(replace(cell, verdict=word) for cell, word in zip(cells, decided)),
@@ -245,7 +298,45 @@ def comparison(
         panel_titles=dict(panel_titles or {}),
         x_titles=dict(x_titles or {}),
         joined=joined,
+        orders=() if along is None else tuple(_orders(cells, metrics, along, level)),
     )
+
+
+def _orders(
+    cells: Sequence[Cell], metrics: Sequence[Metric], along: Literal["series", "x"], level: float
+) -> Iterator[Order]:
+    columns: dict[tuple[str, Any], list[Cell]] = {}
+    for cell in cells:
+        columns.setdefault((cell.panel, cell.x if along == "series" else cell.series), []).append(cell)
+    for (panel, at), column in columns.items():
+        for metric in metrics:
+            names, ours, theirs = [], [], []
+            for cell in column:
+                mine, printed = cell.comparable(metric.name), cell.published(metric.name)
+                if mine and printed and mine.value is not None and printed.value is not None:
+                    names.append(cell.series if along == "series" else x_name(cell.x))
+                    ours.append(metric.clipped(mine.value))
+                    theirs.append(metric.clipped(printed.value))
+            target = -math.inf if metric.target is None else metric.target
+            right = [tuple(n for n, v in zip(names, values) if v < target) for values in (ours, theirs)]
+            if names:
+                yield Order(panel, at, metric, rank_agreement(ours, theirs, level), *right)
+
+
+def _order_headline(orders: Sequence[Order]) -> str:
+    if not orders:
+        return "No order can be compared with a published one."
+    found = [order.agreement for order in orders]
+    if len(found) == 1:
+        (one,) = found
+        tau = "" if one.tau is None else f" (Kendall's τ {one.tau:.2f}, p {text.p_value(one.p)})"
+        return f"Order of {one.n}, ours against the published one: {one.word}{tau}."
+    counts = [
+        f"{sum(f.word == word for f in found)} {word}" for word in ORDER_WORDS if any(f.word == word for f in found)
+    ]
+    taus = [f.tau for f in found if f.tau is not None]
+    middle = f"; Kendall's τ {statistics.median(taus):.2f} in the middle" if taus else ""
+    return f"{len(found)} columns, order of ours against the published one: {', '.join(counts)}{middle}."
 
 
 def series_name(name: Any) -> str:
