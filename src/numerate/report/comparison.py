@@ -54,7 +54,7 @@ SUCCESS = Metric(
     brief=lambda rate: f"{100 * rate:.0f}", brief_title="success rate in %", shade=lambda rate: rate,
 )  # fmt: skip
 SOLVED_AT = Metric(
-    "solved_at_mean", "Solved at step", "log", show=text.thousands, tick=text.thousands_tick,
+    "solved_at_mean", "Solved at step", "log", floor=100.0, show=text.thousands, tick=text.thousands_tick,
     true_name="true mean", reproduced_name="as published",
 )  # fmt: skip
 SPARSITY = Metric(
