@@ -82,7 +82,7 @@ def training_step(step: Step) -> Traced:
 
 
 def evaluation(step: Step) -> Traced:
-    """The error of each example. Inputs: ``parameters.*``, ``constants.*``, ``uniforms`` (n, draws); output: ``loss``."""
+    """The error. Inputs: ``parameters.*``, ``constants.*``, ``uniforms`` (n, draws). Output: ``loss``."""
 
     def function(values: Tensors) -> Tensors:
         x, y = step.examples(values["uniforms"], _group(values, "constants"))

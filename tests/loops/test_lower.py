@@ -1,0 +1,115 @@
+"""The intermediate form, interpreted, computes what the traced graph computes."""
+
+import pytest
+import torch
+from small_steps import UNITS, make_step, two_layers, unit
+from torch import Tensor, nn
+
+from numerate.loops.interpreter import interpret
+from numerate.loops.ir import FUNCTIONS, Map, Program, Total
+from numerate.loops.lower import lower
+from numerate.loops.step import Step
+from numerate.loops.trace import NotLowered, Traced, evaluation, training_step
+from numerate.units import NAU, NMU
+
+ACTIVATIONS = [
+    nn.Hardtanh(), nn.Sigmoid(), nn.ReLU6(), nn.Tanh(), nn.Softsign(), nn.Threshold(0.1, 0.2), nn.SELU(), nn.ELU(),
+    nn.Softshrink(), nn.ReLU(), nn.LeakyReLU(), nn.Tanhshrink(), nn.Softplus(), nn.PReLU(), nn.GELU(), nn.SiLU(),
+    nn.Mish(), nn.CELU(), nn.Hardshrink(), nn.Hardswish(), nn.Softmax(-1), nn.LayerNorm(4),
+]  # fmt: skip
+
+
+class Standardised(nn.Module):
+    """Uses the mean and standard deviation of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(2, 3), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x)
+        return self.outer(torch.tanh((hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)))
+
+
+def check(traced: Traced, program: Program) -> None:
+    torch.manual_seed(0)
+    values = {name: torch.rand(node.meta["val"].shape) + 0.1 for name, node in traced.inputs.items()}
+    expected = traced.module(*values.values())
+    for found, value in zip(interpret(program, values).values(), expected):
+        torch.testing.assert_close(found.reshape(value.shape), value, rtol=2e-4, atol=2e-5)
+
+
+def check_step(step: Step) -> Program:
+    traced = training_step(step)
+    program = lower(traced, step.batch)
+    check(traced, program)
+    traced = evaluation(step)
+    check(traced, lower(traced, step.batch))
+    return program
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units(name):
+    program = check_step(make_step(unit(name), batch=8))
+    assert len(program.stages) == 2
+    maps = [s for stage in program.stages for s in (*stage.member, *stage.batch) if isinstance(s, Map)]
+    assert all(FUNCTIONS[s.function] == len(s.args) for s in maps)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda module: type(module).__name__)
+def test_activations(activation):
+    check_step(make_step(nn.Sequential(nn.Linear(2, 4), activation, nn.Linear(4, 1)), batch=8))
+
+
+@pytest.mark.parametrize("clip", ["value", "norm"])
+def test_clipping(clip):
+    check_step(make_step(unit("NMU"), batch=8, clip=clip))
+
+
+def test_two_layers():
+    check_step(two_layers(NAU(20, 2), NMU(2, 1), 20))
+
+
+def test_statistics_of_the_batch_take_further_passes():
+    step = make_step(Standardised(), batch=8)
+    traced = training_step(step)
+    program = lower(traced, step.batch)
+    check(traced, program)
+    assert len(program.stages) > 2
+
+
+def test_examples_are_computed_in_the_first_pass_and_gradients_summed_over_it():
+    program = lower(training_step(make_step(NMU(2, 1), batch=8)), 8)
+    first, last = program.stages
+    assert sum(isinstance(s, Total) for s in first.batch) == 2
+    assert not last.batch
+    assert all(not s.out.buffer.batch for s in last.member)
+
+
+class Sorts(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.sort(-1).values)
+
+
+class TakesPartOfTheBatch(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x[:1])
+
+
+class MaximumOfTheBatch(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x / x.amax(0))
+
+
+class Integers(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.long().float() + x)
+
+
+@pytest.mark.parametrize(
+    ("module", "operation"),
+    [(Sorts, "sort"), (TakesPartOfTheBatch, "slice"), (MaximumOfTheBatch, "amax"), (Integers, "int64")],
+)
+def test_what_cannot_be_lowered_is_named(module, operation):
+    with pytest.raises(NotLowered, match=operation):
+        lower(training_step(make_step(module(2, 1), batch=8)), 8)
