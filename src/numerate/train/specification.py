@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from threading import RLock
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from numerate.results import Key, config_hash
 from numerate.streams import Domain, derived_seed
 from numerate.tasks.task import Task
+
+_GLOBAL_GENERATOR = RLock()  # groups on a GPU are built by several threads
 
 Factory = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> model: a class, a ``functools.partial`` of one, or any function that can be imported by name."""
@@ -102,7 +105,7 @@ class Training:
 
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The model of one run, its parameters drawn from the stream (seed, init, restarts)."""
-        with torch.random.fork_rng(devices=[]):
+        with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, Domain.INIT, restarts))
             return self.model(self.task.inputs, self.task.outputs)
 

@@ -3,7 +3,9 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from numerate.units import snapped_parameters, sparsity_error
 
 _MEMORY = 2**30  # bytes of state and penalty weights that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
+_AT_ONCE = 12  # groups on a GPU
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
 MOST_POINTS = 200
@@ -85,8 +88,23 @@ def _train(
     missing = set(store.missing(runs))
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
-    for group in groups:
-        _Group(group, store, experiment, backend, device, threads).run(report, checkpoint_seconds)
+    if not device.startswith("cuda"):
+        for group in groups:
+            _Group(group, store, experiment, backend, device, threads).run(report, checkpoint_seconds)
+        return
+    # one group seldom fills a GPU: several run at once, each on a stream and a connection of its own
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        prepared = [_Group(group, store, experiment, backend, device, threads) for group in groups]
+        for done in [pool.submit(_on_own_stream, group, report, checkpoint_seconds) for group in prepared]:
+            done.result()
+
+
+def _on_own_stream(group: "_Group", report: "_Reporter", checkpoint_seconds: float) -> None:
+    torch.cuda.synchronize()  # what the group was prepared with is on the device
+    with torch.cuda.stream(torch.cuda.Stream()), Store(group.store.path) as store:
+        group.store = store
+        group.run(report, checkpoint_seconds)
+        torch.cuda.synchronize()
 
 
 def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
@@ -115,11 +133,14 @@ class _Reporter:
         self.tell, self.total, self.steps = tell, total, max(1, steps)
         self.finished, self.solved, self.trained, self.done_steps = total - missing, 0, 0, 0
         self.started = time.perf_counter()
+        self.lock = Lock()
 
-    def add_rows(self, rows: Sequence[Row]) -> None:
-        self.finished += len(rows)
-        self.trained += len(rows)
-        self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
+    def add_rows(self, rows: Sequence[Row], steps: int) -> None:
+        with self.lock:
+            self.finished += len(rows)
+            self.trained += len(rows)
+            self.done_steps += steps
+            self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
 
     def show(self, label: str, backend: str, partial_steps: int) -> None:
         if self.tell:
@@ -180,8 +201,7 @@ class _Group:
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
-        report.add_rows(rows)
-        report.done_steps += steps * len(self.runs)
+        report.add_rows(rows, steps * len(self.runs))
         report.show(self.label, self.backend, 0)
 
     # Training and evaluation
