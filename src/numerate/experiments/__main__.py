@@ -1,0 +1,57 @@
+"""Train without the command line's packages: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
+
+For machines with torch, numpy, scipy and matplotlib only. The rows are carried home with ``--export FILE`` and join the
+results there by ``numerate rows import FILE``; the report is written there too.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from numerate.experiments.experiment import SIZES, Options, select
+from numerate.results import Store
+from numerate.train import Progress, train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m numerate.experiments", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("ids", nargs="+")
+    parser.add_argument("--size", choices=SIZES, default="quick")
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--units", help="separated by ;")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--export", type=Path)
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
+    asked = parser.parse_args()
+    units = tuple(asked.units.split(";")) if asked.units else None
+    options, told = Options(asked.size, asked.seeds, units), time.monotonic()
+
+    def tell(now: Progress) -> None:
+        nonlocal told
+        if time.monotonic() - told > 5 or now.fraction == 1:
+            told = time.monotonic()
+            print(f"{now.seconds:6.1f} s {now.fraction:6.1%} {now.finished}/{now.total} runs, {now.label}", flush=True)
+
+    with Store(asked.out / "results.sqlite") as store:
+        try:
+            for experiment in select(asked.ids):
+                start = time.monotonic()
+                train(
+                    experiment.trainings(options),
+                    store,
+                    experiment=experiment.id,
+                    backend=asked.backend,
+                    device=asked.device,
+                    progress=tell,
+                    checkpoint_seconds=asked.checkpoint_seconds,
+                )
+                print(f"{experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
+        finally:
+            if asked.export:
+                print(f"{asked.export}: {store.export(asked.export)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
