@@ -1,4 +1,4 @@
-"""Train without the command line's packages: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
+"""Train without the command line: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
 
 For machines with torch, numpy, scipy and matplotlib only. The rows are carried home with ``--export FILE`` and join the
 results there by ``numerate rows import FILE``; the report is written there too.
