@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy import stats as distributions
 
 from numerate import published
-from numerate.stats import Estimate, gamma_mean, intervals, normal_mean, sparsity_mean, wilson
+from numerate.stats import Estimate, gamma_mean, intervals, median, normal_mean, sparsity_mean, wilson
 
 RATES = [
     line
@@ -253,3 +253,16 @@ def test_intervals_cover_the_truth(estimator):
             truth, found = 0.05, sparsity_mean(draw / 2)
         hits += found.low <= truth <= found.high  # type: ignore[operator]
     assert hits >= 270
+
+
+@pytest.mark.parametrize(("n", "ends"), [(6, (1, 6)), (9, (2, 8)), (10, (2, 9)), (25, (8, 18)), (100, (40, 61))])
+def test_the_interval_of_a_median_is_the_one_in_statistical_tables(n, ends):
+    found = median(np.random.default_rng(0).permutation(n) + 1.0)
+    assert (found.low, found.high) == ends
+    assert found.value == (n + 1) / 2
+
+
+def test_a_median_may_be_infinite_and_few_values_have_no_interval():
+    assert median([1.0, np.inf, np.inf]).value == np.inf
+    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).low is None
+    assert median([]).value is None

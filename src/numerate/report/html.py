@@ -9,7 +9,7 @@ import jinja2
 
 from numerate import __version__
 from numerate.report import figures, tables, text
-from numerate.report.comparison import SUCCESS, Cell, Comparison, Metric, x_name
+from numerate.report.comparison import Cell, Comparison, Metric, Order, x_name
 from numerate.stats import Estimate
 
 PLURAL = {"agrees": "agree", "differs": "differ"}
@@ -51,6 +51,8 @@ def html(comparison: Comparison, notes: Notes | None = None) -> str:
         overview=_overview(comparison),
         groups=[(panel, comparison.panel_title(panel), _lines(comparison, panel)) for panel in comparison.panels],
         columns=_columns(comparison),
+        orders=_orders(comparison),
+        p_value=text.p_value,
         snapped=any(cell.measured.snapped is not None for cell in comparison.cells),
         differing=[(cell, _line(comparison, cell)) for cell in comparison.cells if cell.verdict.word == "differs"],
         words=[
@@ -85,7 +87,7 @@ def write_report(
     """Everything into one folder: ``report.html``, ``table.csv``, and each picture in each format; name -> path."""
     folder = Path(folder)
     drawn = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
-    if _has_rates(comparison):
+    if _has_map(comparison):
         drawn["overview"] = figures.overview(comparison)
     written = {"report": write_html(comparison, folder / "report.html", notes)}
     written["table"] = tables.write_csv(comparison, folder / "table.csv")
@@ -108,12 +110,21 @@ def _pictures(comparison: Comparison) -> list[tuple[str, str, str]]:
 
 
 def _overview(comparison: Comparison) -> str:
-    label = "Success rates of every cell, ours and published"
-    return figures.svg(figures.overview(comparison), label) if _has_rates(comparison) else ""
+    label = f"{comparison.lead.title} of every cell, ours and published"
+    return figures.svg(figures.overview(comparison), label) if _has_map(comparison) else ""
 
 
-def _has_rates(comparison: Comparison) -> bool:
-    return any(SUCCESS.name in cell.measured.ours for cell in comparison.cells)
+def _has_map(comparison: Comparison) -> bool:
+    lead = comparison.lead
+    return lead.shade is not None and any(lead.name in cell.measured.ours for cell in comparison.cells)
+
+
+def _orders(comparison: Comparison) -> list[tuple[str, str, list[Order]]]:
+    """(panel, column, one order for each metric)"""
+    lines: dict[tuple[str, Any], list[Order]] = {}
+    for order in comparison.orders:
+        lines.setdefault((order.panel, order.at), []).append(order)
+    return [(comparison.panel_title(panel), x_name(at), found) for (panel, at), found in lines.items()]
 
 
 def _columns(comparison: Comparison) -> list[tuple[Metric, list[str]]]:

@@ -13,6 +13,7 @@ from numerate.report import text
 from numerate.report.comparison import Cell, Comparison, Metric, x_name
 from numerate.stats import Estimate
 
+MOST_COLUMNS = 9
 STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow", "not published": "dim"}
 
 
@@ -73,33 +74,39 @@ def interval(estimate: Estimate | None, metric: Metric) -> str:
 
 
 def terminal_table(comparison: Comparison) -> Group:
-    """Success rates, ours over published, for ``rich.print``: one table per panel, series down and x across."""
+    """The first measure, ours over published, for ``rich.print``: one table per panel, series down and x across."""
     parts: list[Any] = []
     for panel in comparison.panels:
         title = comparison.panel_title(panel)
         table = Table(
             title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
         )
-        table.add_column("", no_wrap=True)
+        series = [name for name in comparison.series if comparison.of(panel, name)]
+        cells = {(cell.series, cell.x): cell for cell in comparison.of(panel)}
         xs = comparison.xs_of(panel)
-        for x in xs:
-            table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
-        for series in comparison.series:
-            cells = {cell.x: cell for cell in comparison.of(panel, series)}
-            if cells:
-                table.add_row(series, *(_rates(cells.get(x)) for x in xs))
+        table.add_column("", no_wrap=True)
+        if len(series) == 1 and len(xs) > MOST_COLUMNS:  # a list reads better than one long line
+            table.add_column(series[0], justify="right", header_style="dim", no_wrap=True)
+            for x in xs:
+                table.add_row(x_name(x), _pair(cells.get((series[0], x)), comparison.lead))
+        else:
+            for x in xs:
+                table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
+            for name in series:
+                table.add_row(name, *(_pair(cells.get((name, x)), comparison.lead) for x in xs))
         parts += [table, Text("")]
-    parts.append(Text("ours / published success rate in %", style="dim"))
+    lead = comparison.lead
+    parts.append(Text(f"ours / published {lead.brief_title or lead.title.lower()}", style="dim"))
     parts.append(Text(comparison.headline(), style="bold"))
     parts += [_difference(cell) for cell in comparison.cells if cell.verdict.word == "differs"]
     return Group(*parts)
 
 
-def _rates(cell: Cell | None) -> Text:
+def _pair(cell: Cell | None, metric: Metric) -> Text:
     if cell is None:
         return Text("")
-    ours, theirs = cell.measured.ours.get("success_rate"), cell.published("success_rate")
-    shown = ["–" if rate is None or rate.value is None else f"{100 * rate.value:.0f}" for rate in (ours, theirs)]
+    pair = cell.measured.ours.get(metric.name), cell.published(metric.name)
+    shown = ["–" if each is None or each.value is None else metric.brief(each.value) for each in pair]
     return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
 
 

@@ -55,6 +55,21 @@ def normal_mean(x: Any, lowest: float = -np.inf, highest: float = np.inf) -> Est
     return Estimate(mean, float(low), float(high), len(x), "normal")
 
 
+def median(x: Any) -> Estimate:
+    """The sample median with the interval between two order statistics, free of any distribution.
+
+    Infinite values are values; five or fewer give no interval, as none of theirs reaches 95 %.
+    """
+    x = np.sort(_values(x))
+    if not len(x):
+        return Estimate(None, how="no values")
+    outside = int(distributions.binom.ppf(0.025, len(x), 0.5))  # the largest k with P(fewer than k below it) ≤ 2.5 %
+    middle = float(np.median(x))
+    if outside == 0:
+        return Estimate(middle, n=len(x), how="median")
+    return Estimate(middle, float(x[outside - 1]), float(x[-outside]), len(x), "median, order statistics")
+
+
 def gamma_mean(x: Any, method: Method = "true") -> Estimate:
     """The mean of positive values such as steps, with the profile-likelihood interval of a gamma distribution.
 

@@ -1,0 +1,1 @@
+"""Neural Arithmetic Logic Units (Trask et al., 2018)."""

@@ -1,0 +1,129 @@
+"""Errors on the interpolation and the extrapolation set, raw and relative to an untrained model."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from numerate import published
+from numerate.published import Published
+from numerate.report import Comparison, Measured, Metric, comparison, text
+from numerate.results import Row
+from numerate.stats import Estimate, median
+
+SPLITS = {"interpolation": ("Interpolation", "best_validation", "validation"),
+          "extrapolation": ("Extrapolation", "best_test", "test")}  # fmt: skip
+"""Set -> its title, the score of a run on it, the curve of that score."""
+FUNCTIONS = {
+    "a": "a", "add": "a + b", "sub": "a − b", "mul": "a · b", "div": "a / b", "square": "a²", "sqrt": "√a"
+}  # fmt: skip
+NAMES = {"Relu6": "ReLU6", "Crelu": "CReLU"}
+PRINTED = 0.05  # a relative score below this was printed as 0.0
+RANDOM = "Random"
+
+
+def shade(score: float) -> float:
+    """1 where a score was printed as 0.0, 0 where it is as bad as random, logarithmic between."""
+    clipped = min(max(score, PRINTED), 100.0)
+    return 1 - math.log(clipped / PRINTED) / math.log(100 / PRINTED)
+
+
+def raw(what: str, name: str = "") -> Metric:
+    return Metric(
+        f"mse{name}", f"Squared error, {what}", "log", floor=1e-4, ceiling=1e12,
+        show=text.scientific, show_interval=text.scientific_interval, tick=text.power, meaning=MEANING[what],
+    )  # fmt: skip
+
+
+def relative(what: str, name: str = "") -> Metric:
+    return Metric(
+        f"mse_percent_of_random{name}", f"Score, {what}", "log", floor=PRINTED, ceiling=1e4, target=1.0,
+        show=text.number, tick=text.power, brief=lambda score: "0" if score < PRINTED else text.brief(score),
+        brief_title=f"score, {what}", shade=shade,
+        meaning=f"100 · error / error of an untrained model. {MEANING[what]}",
+    )  # fmt: skip
+
+
+MEANING = {
+    "median run": "The median over the seeds, with an interval between order statistics that needs no distribution.",
+    "best run": "The one run with the smallest interpolation error; the paper does not say which run it prints.",
+}
+RAW = raw("median run"), raw("best run", "_best")
+RELATIVE = relative("median run"), relative("best run", "_best")
+
+
+def spread(rows: Iterable[Row], reference: str) -> Iterator[Row]:
+    """Each run once for each set; the untrained runs of the reference model stand for the model called Random."""
+    for row in rows:
+        for split in SPLITS:
+            labels = {**row.labels, "split": split}
+            yield replace(row, labels=labels)
+            if row.labels["unit"] == reference:
+                yield replace(row, labels={**labels, "unit": RANDOM})
+
+
+def error(row: Row) -> float:
+    """The error of a run on the set its label names; of a Random one before the first step."""
+    _, score, curve = SPLITS[row.labels["split"]]
+    value = float(row.curves[curve][0]) if row.labels["unit"] == RANDOM else row.scores[score]
+    return math.inf if math.isnan(value) else value
+
+
+def baselines(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
+    """(set, function) -> median error of the untrained runs."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.labels["unit"] == RANDOM:
+            found.setdefault((row.labels["split"], row.labels["function"]), []).append(error(row))
+    return {place: float(np.median(errors)) for place, errors in found.items()}
+
+
+def measure(random: Mapping[tuple[str, str], float]) -> Callable[[Sequence[Row]], Measured]:
+    """Median and best run of a group, raw and relative to the errors of ``random`` models."""
+
+    def measured(rows: Sequence[Row]) -> Measured:
+        labels, errors = rows[0].labels, np.array([error(row) for row in rows])
+        best = errors[np.nanargmin([row.scores["best_validation"] for row in rows] + [math.inf]) % len(rows)]
+        found: dict[str, Estimate] = {}
+        for scale, (middle, chosen) in ((1.0, RAW), (100 / random[labels["split"], labels["function"]], RELATIVE)):
+            found[middle.name] = median(scale * errors)
+            if labels["unit"] != RANDOM:
+                found[chosen.name] = Estimate(scale * best, n=len(rows), how="smallest interpolation error")
+        return Measured(len(rows), found, diverged=sum(row.status == "diverged" for row in rows))
+
+    return measured
+
+
+def compare(
+    rows: Iterable[Row], *, table: str, reference: str, order: Sequence[str], metrics: Sequence[Metric], title: str
+) -> Comparison:
+    """Sets as panels, functions across; the order of the models is what is compared."""
+    everything = list(spread(rows, reference))
+    shown = [row for row in everything if metrics is RAW or row.labels["unit"] != RANDOM]
+    return comparison(
+        shown,
+        printed(table),
+        title=title,
+        panel="split",
+        x="function",
+        panels=list(SPLITS),
+        order=[RANDOM, *order],
+        xs=list(FUNCTIONS.values()),
+        measure=measure(baselines(everything)),
+        metrics=metrics,
+        match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
+        x_title="Function",
+        panel_titles={split: words[0] for split, words in SPLITS.items()},
+        along="series",
+    )
+
+
+def printed(table: str) -> list[Published]:
+    """The numbers of a table, once for each of our two measures."""
+    cells = [cell for cell in published.cells(paper="nalu2018", table=table) if _split(cell) in SPLITS]
+    return [*cells, *(replace(cell, metric=f"{cell.metric}_best") for cell in cells)]
+
+
+def _split(cell: Published) -> str:
+    return cell.split.partition(" ")[0]
