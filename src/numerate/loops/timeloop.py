@@ -76,15 +76,20 @@ class Frame:
 
     def __init__(self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0) -> None:
         self.arrays = [(ctypes.c_int64 * max(len(values), 1))(*values) for values in arrays]  # must live as long
-        fields: list[tuple[str, Any]] = [(f"number{k}", ctypes.c_int64) for k in range(len(numbers))]
-        fields += [(f"array{k}", ctypes.c_void_p) for k in range(len(arrays))]
-        fields += [("multiply", ctypes.c_void_p), ("scale", ctypes.c_double)]
-        kind = type("Walk", (ctypes.Structure,), {"_fields_": fields})
+        kind = _frame_type(len(numbers), len(arrays))
         self.frame = kind(*numbers, *map(ctypes.addressof, self.arrays), multiply, scale)
 
     @property
     def pointer(self) -> Any:
         return ctypes.byref(self.frame)
+
+
+@cache
+def _frame_type(numbers: int, arrays: int) -> Any:
+    fields: list[tuple[str, Any]] = [(f"number{k}", ctypes.c_int64) for k in range(numbers)]
+    fields += [(f"array{k}", ctypes.c_void_p) for k in range(arrays)]
+    fields += [("multiply", ctypes.c_void_p), ("scale", ctypes.c_double)]
+    return type("Walk", (ctypes.Structure,), {"_fields_": fields})
 
 
 def addresses(tensors: Sequence[Tensor | None]) -> Any:

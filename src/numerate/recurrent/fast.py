@@ -96,12 +96,18 @@ def fast_unroll(
         outputs, final = plain(gx, cell.prepared_with(p, weight, extras), state)
         return outputs if sizes is not None else outputs.flatten(0, 1), final
 
-    gx = cell.project(x, p)
+    gx = cell.project(x, _by_columns(p))
     gx = (gx if sizes is not None else gx.flatten(0, 1)).to(dtype)
     state, extras = (tuple(tensor.to(dtype) for tensor in group) for group in (state, extras))
     outputs, final = timeloop.run(loop, walk, gx, weight.to(dtype), state, extras, again)
     outputs = outputs if sizes is not None else outputs.unflatten(0, (steps, -1))
     return outputs.to(x.dtype), tuple(entry.to(x.dtype) for entry in final)
+
+
+def _by_columns(p: Parts) -> Parts:
+    """The same parameters, the input weight laid out so that its gradient is the faster one of two equal products."""
+    weight = p.get("weight_ih")
+    return p if weight is None else {**p, "weight_ih": weight.mT.contiguous().mT}
 
 
 @cache
