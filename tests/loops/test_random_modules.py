@@ -1,5 +1,6 @@
 """Random small modules from the supported operations: emitted gradients against autograd's."""
 
+import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -78,9 +79,24 @@ class Sum(nn.Module):
 chain_names = st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=2, max_size=4)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+quick = settings(max_examples=4, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+
+
+@quick
 @given(st.lists(chain_names, min_size=4, max_size=4))
 def test_gradients_of_random_modules(chains):
+    check_gradients(chains)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=60)
+@given(st.lists(chain_names, min_size=4, max_size=4))
+def test_gradients_of_many_random_modules(chains):
+    check_gradients(chains)
+
+
+def check_gradients(chains: list[list[str]]) -> None:
     torch.manual_seed(0)
     module = Sum(chains)
     step = make_step(module, inputs=3, batch=8, betas=(0.0, 0.0))  # then the first moment is the gradient

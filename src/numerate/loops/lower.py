@@ -57,6 +57,10 @@ def lower(traced: Traced, batch: int) -> Program:
     return _Lowering(traced, batch).program()
 
 
+_COUNTING = ("sum", "where", "add", "sub", "mul")
+"""Operations whose whole numbers (counts of truth values) are exact in float32."""
+
+
 class _Lowering:
     """What is known while the nodes are visited one after the other."""
 
@@ -95,13 +99,16 @@ class _Lowering:
         if node.target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]  # type: ignore[index]
         name = getattr(node.target, "_opname", str(node.target))
+        arguments: Any = map_arg(node.args, self.values.__getitem__)
+        options: Any = map_arg(node.kwargs, self.values.__getitem__)
+        if name == "arange" or any(isinstance(a, Tensor) for a in arguments if not _in_loop(arguments)):
+            return self.constant(node.target(*arguments, **options))  # type: ignore[operator]
         rule = _RULES.get(name)
         if rule is None:
             raise NotLowered(f"{node.target} is not known to the emitted loops")
-        arguments = map_arg(node.args, self.values.__getitem__)
-        options = map_arg(node.kwargs, self.values.__getitem__)
         value, meta = rule(self, *arguments, **options), node.meta.get("val")
-        if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in (torch.float32, torch.bool):
+        exact = (torch.float32, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
+        if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in exact:
             raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
         return value
 
@@ -155,7 +162,7 @@ class _Lowering:
     def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
         """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
         shape = self.here if shape is None else shape
-        args = tuple(_operand(value, shape) for value in values)
+        args = tuple(_operand(value, shape) for value in self.promoted(function, values))
         known = _simplified(function, args)
         if isinstance(known, View):
             return known
@@ -166,6 +173,24 @@ class _Lowering:
             self.computed[key] = self.new(shape, _kind(function, args), args)
             self.statements.append(Map(self.computed[key], function, args))
         return self.computed[key]
+
+    def promoted(self, function: str, values: Sequence[Value | Number]) -> list[Value | Number]:
+        """Truth values count as 0 and 1 in arithmetic; numbers count as true in logic unless they are 0."""
+        if function in ("copy", "to_float"):
+            return list(values)
+        if function.startswith("logical"):
+            return [value if _is_bool(value) else self.map("ne", value, 0.0) for value in values]
+        free, rest = (values[:1], values[1:]) if function == "where" else ((), values)
+        if function == "where" and all(map(_is_bool, rest)):
+            return list(values)
+        return [*free, *(self.as_float(value) for value in rest)]
+
+    def as_float(self, value: Any) -> Any:
+        if isinstance(value, View) and value.buffer.kind == "bool":
+            return self.map("to_float", value, shape=value.shape)
+        if isinstance(value, Filled):
+            return Filled(float(value.number), value.shape)
+        return float(value) if isinstance(value, bool) else value
 
     def assign(self, out: View, value: Value) -> None:
         """Copy ``value`` into a part of a buffer."""
@@ -202,6 +227,12 @@ class _Lowering:
 # ---------------------------------------------------------------- helpers on values
 
 
+def _in_loop(arguments: Any) -> bool:
+    """Whether any argument is computed in the loop, rather than known now."""
+    leaves = (leaf for a in arguments for leaf in (a if isinstance(a, (list, tuple)) else (a,)))
+    return any(isinstance(leaf, (View, Filled, Product)) for leaf in leaves)
+
+
 def _operand(value: Value | Number, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Operand:
     """``value`` broadcast to ``shape``, its axes then put in ``order``."""
     if isinstance(value, Filled):
@@ -217,6 +248,12 @@ def _identity(operand: Operand) -> Any:
     if not isinstance(operand, View):
         return type(operand), operand
     return id(operand.buffer), operand.shape, operand.strides, operand.offset
+
+
+def _is_bool(value: Value | Number) -> bool:
+    if isinstance(value, View):
+        return value.buffer.kind == "bool"
+    return isinstance(value.number if isinstance(value, Filled) else value, bool)
 
 
 def _kind(function: str, args: Sequence[Operand]) -> Kind:
@@ -318,7 +355,7 @@ def _mul(self: _Lowering, a: Value, b: Value | Number) -> Value | Product:
         and len(users) == 1
         and getattr(users[0].target, "_opname", "") == "sum"
     ):
-        return Product((a, b), self.here)
+        return Product((self.as_float(a), self.as_float(b)), self.here)
     return self.map("mul", a, b)
 
 
@@ -424,10 +461,8 @@ def _copy(self: _Lowering, a: Value, source: Value) -> Value:
 
 
 @_rule("_to_copy", "to", "_conj", "clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "view_as")
-def _same(self: _Lowering, a: Any, *_: Any, **__: Any) -> Any:
-    if isinstance(a, Tensor):
-        return self.constant(a.to(self.node.meta["val"].dtype))
-    boolean = a.buffer.kind == "bool" if isinstance(a, View) else isinstance(a.number, bool)
+def _same(self: _Lowering, a: Value, *_: Any, **__: Any) -> Value:
+    boolean = _is_bool(a)
     wanted = self.node.meta["val"].dtype == torch.bool
     if boolean and not wanted:
         return self.map("to_float", a)
@@ -704,7 +739,7 @@ for _aten, _function in {"prod": "prod", "amax": "max", "amin": "min", "any": "o
 
 @_rule("sum")
 def _sum(self: _Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
-    return _shaped(self, _reduced(self, "sum", _as_float(self, a), axes))
+    return _shaped(self, _reduced(self, "sum", self.as_float(a), axes))
 
 
 @_rule("mean")
@@ -743,12 +778,6 @@ def _count(self: _Lowering, axes: Any) -> float:
     """How many numbers a reduction takes together."""
     shape = self.true_shape()
     return float(math.prod(shape[axis] for axis in _axes(axes, len(shape))))
-
-
-def _as_float(self: _Lowering, a: Value | Product) -> Value | Product:
-    if isinstance(a, View) and a.buffer.kind == "bool":
-        return self.map("to_float", a, shape=a.shape)
-    return Filled(float(a.number), a.shape) if isinstance(a, Filled) else a
 
 
 @_rule("cumsum", "cumprod")
