@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from numerate.report import text
 from numerate.report.comparison import SUCCESS, Cell, Comparison, Metric, x_name
@@ -147,14 +148,18 @@ def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> Non
         low, high = _extent(comparison.of(panel), metric)
         ax.set_ylim(low / 1.6, high * 1.6)
         decades = high / low > 1e3
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if decades else (1.0, 2.0, 5.0), numticks=12))
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    floor = metric.floor
+        locator = LogLocator(subs=(1.0,) if decades else (1.0, 2.0, 5.0), numticks=12)
+        if metric.floor is not None and low == metric.floor:  # the floor has a mark even where it is not round
+            marks = [float(mark) for mark in locator.tick_values(low, high)]
+            locator = FixedLocator([low, *(mark for mark in marks if low * (high / low) ** 0.08 < mark < 1.6 * high)])
+        ax.yaxis.set_major_locator(locator)
+        ax.yaxis.set_minor_locator(NullLocator())
+    floor, ceiling = (-inf, inf) if metric.scale == "linear" else (metric.floor or -inf, metric.ceiling or inf)
 
     def tick(value: float, _: int) -> str:
-        if floor is not None and metric.scale == "log" and value <= floor * 1.001:
+        if value <= floor * 1.001:
             return "0" if value >= floor * 0.999 else ""
-        return metric.tick(value)
+        return f"≥ {metric.tick(value)}" if value >= ceiling * 0.999 else metric.tick(value)
 
     ax.yaxis.set_major_formatter(FuncFormatter(tick))
 
@@ -172,29 +177,24 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
     """One column per panel (operation), one row per measure, against x."""
     panels = comparison.panels if panels is None else tuple(panels)
     metrics = comparison.metrics
+    shown = [name for name in comparison.series if any(comparison.of(panel, name) for panel in panels)]
+    handles = _handles(comparison, shown, any(cell.theirs for cell in comparison.cells if cell.panel in panels))
     with style():
         places = max(len(comparison.xs_of(panel)) for panel in panels)
-        fig = Figure(figsize=(0.7 + max(5.2, 1.12 * places) * len(panels), 0.9 + 2.15 * len(metrics)))
+        longest = max(len(x_name(x)) for panel in panels for x in comparison.xs_of(panel))
+        each = max(0.08 * longest, 0.6 if len(shown) == 1 else 1.12, 0.14 * len(shown))
+        width = 0.7 + max(5.2, each * places) * len(panels)
+        lines = ceil(sum(0.5 + 0.075 * len(str(handle.get_label())) for handle in handles) / width)
+        fig = Figure(figsize=(width, 0.7 + 0.2 * lines + 2.15 * max(len(metrics), 1.4)))
         axes = fig.subplots(len(metrics), len(panels), squeeze=False, sharex="col")
         for column, panel in enumerate(panels):
             for row, metric in enumerate(metrics):
                 plot_metric(axes[row, column], comparison, panel, metric)
             axes[0, column].set_title(comparison.panel_title(panel), pad=10)
             axes[-1, column].set_xlabel(comparison.x_titles.get(panel, comparison.x_title))
-        shown = [
-            name
-            for name in comparison.series
-            if any(cell.series == name and cell.panel in panels for cell in comparison.cells)
-        ]
-        published = any(cell.theirs for cell in comparison.cells if cell.panel in panels)
-        fig.legend(
-            handles=_handles(comparison, shown, published),
-            loc="upper right",
-            ncols=len(shown) + 2,
-            columnspacing=1.3,
-            handletextpad=0.35,
-        )
-        fig.tight_layout(rect=(0, 0, 1, 1 - 0.2 / fig.get_figheight()), h_pad=0.9)
+        ncols = ceil(len(handles) / lines)
+        fig.legend(handles=handles, loc="upper right", ncols=ncols, columnspacing=1.3, handletextpad=0.35)
+        fig.tight_layout(rect=(0, 0, 1, 1 - 0.2 * lines / fig.get_figheight()), h_pad=0.9)
     return fig
 
 

@@ -18,7 +18,7 @@ ZERO = 500  # the paper's error of the answer 0, from which its percentages are 
 SMOKE = ("Tanh", "ReLU", "PReLU", "None")
 STEPS = {"smoke": 200, "quick": 10_000, "paper": 100_000}
 ERROR = Metric(
-    "mean_abs_error", "Mean absolute error", "log", floor=1e-4, target=ZERO / 100, tick=text.power,
+    "mean_abs_error", "Mean absolute error", "log", floor=1e-4, ceiling=1e6, target=ZERO / 100, tick=text.power,
     show=lambda error: f"{text.number(error)} ({100 * error / ZERO:.1f} %)",
     show_interval=lambda error, low, high: (
         f"{text.number(error)} ({100 * error / ZERO:.1f} %) [{text.number(low)}, {text.number(high)}]"
