@@ -4,6 +4,7 @@ Small dimensions are written out, large ones become loops. Statements that run o
 that an intermediate value which nothing else needs stays in a register.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -38,6 +39,24 @@ class Placed:
     def late(self) -> bool:
         """Whether the result is complete only after the nest's loops."""
         return isinstance(self.statement, Total) or any(loop is not None for loop in self.loops[self.outer :])
+
+    @property
+    def runs(self) -> bool:
+        """Whether a fold or scan goes over loops, so that it needs a variable that lives longer than an iteration."""
+        if isinstance(self.statement, Scan):
+            return self.loops[-1] is not None
+        return isinstance(self.statement, Fold) and self.late
+
+    @property
+    def start(self) -> int:
+        """How many of the nest's loops are outside of what runs."""
+        outer = self.outer - 1 if isinstance(self.statement, Scan) else self.outer
+        return sum(loop is not None for loop in self.loops[:outer])
+
+    def written_out(self, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
+        """All places on the axes first, ..., last - 1 that are written out; loops count from 0 by themselves."""
+        axes = list(zip(self.sizes, self.loops))[first:last]
+        return product(*(range(size) if loop is None else (0,) for size, loop in axes))
 
 
 @dataclass

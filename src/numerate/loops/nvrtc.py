@@ -38,7 +38,7 @@ class Kernel:
             _check(_driver().cuFuncSetAttribute(self._function, _MAX_SHARED, shared))
 
     def launch(self, blocks: int, *arguments: Tensor | int) -> None:
-        """Tensors are handed over by address, whole numbers as they are (64 bit); work is queued on the current stream."""
+        """Tensors are handed over by address, whole numbers as 64 bits; work is queued on the current stream."""
         values = [ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a) for a in arguments]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)

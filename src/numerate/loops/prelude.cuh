@@ -32,16 +32,25 @@ struct Stream {
     c3 = u32(first);
   }
 
-  // The numbers at positions 4 * block, ..., 4 * block + 3.
-  INLINE void draw(u32 block, float *out) const {
-    const u64 first = wide_product(0xD2511F53u, block), second = wide_product(0xCD9E8D57u, u32(first >> 32) ^ domain);
-    u32 a = u32(second >> 32) ^ c0_partly, b = u32(second), c = u32(first) ^ c2_partly, d = c3;
-    UNROLL for (u32 round = 2; round < 10; round++) {
-      const u64 first = wide_product(0xD2511F53u, a), second = wide_product(0xCD9E8D57u, c);
-      a = u32(second >> 32) ^ b ^ (seed + round * 0x9E3779B9u), b = u32(second);
-      c = u32(first >> 32) ^ d ^ (domain + round * 0xBB67AE85u), d = u32(first);
+  // The numbers at positions 4 * block, ..., 4 * (block + BLOCKS) - 1; side by side, since each round waits for the last.
+  template <int BLOCKS> INLINE void draw(u32 block, float *out) const {
+    u32 a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
+    UNROLL for (int k = 0; k < BLOCKS; k++) {
+      const u64 first = wide_product(0xD2511F53u, block + k);
+      const u64 second = wide_product(0xCD9E8D57u, u32(first >> 32) ^ domain);
+      a[k] = u32(second >> 32) ^ c0_partly, b[k] = u32(second), c[k] = u32(first) ^ c2_partly, d[k] = c3;
     }
-    out[0] = unit_interval(a), out[1] = unit_interval(b), out[2] = unit_interval(c), out[3] = unit_interval(d);
+    UNROLL for (u32 round = 2; round < 10; round++) {
+      UNROLL for (int k = 0; k < BLOCKS; k++) {
+        const u64 first = wide_product(0xD2511F53u, a[k]), second = wide_product(0xCD9E8D57u, c[k]);
+        a[k] = u32(second >> 32) ^ b[k] ^ (seed + round * 0x9E3779B9u), b[k] = u32(second);
+        c[k] = u32(first >> 32) ^ d[k] ^ (domain + round * 0xBB67AE85u), d[k] = u32(first);
+      }
+    }
+    UNROLL for (int k = 0; k < BLOCKS; k++) {
+      out[4 * k] = unit_interval(a[k]), out[4 * k + 1] = unit_interval(b[k]);
+      out[4 * k + 2] = unit_interval(c[k]), out[4 * k + 3] = unit_interval(d[k]);
+    }
   }
 
   static INLINE float unit_interval(u32 word) { return float(word >> 8) * (1.0f / 16777216); }

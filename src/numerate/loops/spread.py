@@ -1,8 +1,8 @@
 """Share out a member's statements among the threads that work on it.
 
-Small statements are written out and run by every thread, so that all have the result at hand. Large ones are spread: one
-element after the other goes to the next thread. Spread statements over the same elements share one loop, so that an intermediate
-value which nothing else needs stays in a register.
+Small statements are written out and run by every thread, so that all have the result at hand. Large ones are spread:
+one element after the other goes to the next thread. Spread statements over the same elements share one loop, so that an
+intermediate value which nothing else needs stays in a register.
 """
 
 from dataclasses import dataclass, field
