@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from numerate.streams import Domain, derived_seed, philox4x32, uniform, words
+from numerate.streams import Domain, derived_seed, first_words, philox4x32, uniform, words
 
 # The known-answer vectors published with Random123 for philox4x32, 10 rounds.
 KNOWN = [
@@ -92,3 +92,9 @@ def test_derived_seeds_are_positive_and_apart():
     assert len(seeds) == 20 * len(Domain) * 3
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert derived_seed(1, Domain.INIT) == derived_seed(1, Domain.INIT)
+
+
+def test_plain_numbers_give_the_same_words_as_tensors():
+    for seed, step in ((0, 0), (7, 3), (2**32 - 1, 2**40 + 5)):
+        expected = words(torch.tensor(seed), Domain.INIT, step, 4).tolist()
+        assert list(first_words(seed, Domain.INIT, step)) == expected

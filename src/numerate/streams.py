@@ -59,7 +59,12 @@ def uniform(seed: Tensor | int, domain: Domain | int, step: Tensor | int, count:
     return (words(torch.as_tensor(seed), int(domain), step, count) >> 8).to(torch.float32) * 2.0**-24
 
 
+def first_words(seed: int, domain: Domain, step: int = 0) -> tuple[int, int, int, int]:
+    """The first four words of a stream as plain numbers, without tensors; equal to :func:`words`."""
+    return philox4x32((0, step & _MASK, step >> 32, 0), (seed & _MASK, int(domain)))  # type: ignore[arg-type, return-value]
+
+
 def derived_seed(seed: int, domain: Domain, step: int = 0) -> int:
     """A 63-bit seed for a library generator (``torch.manual_seed``) that belongs to (seed, domain, step)."""
-    high, low = words(torch.tensor(seed), int(domain), step, 2).tolist()
+    high, low, *_ = first_words(seed, domain, step)
     return ((high << 32) | low) & (2**63 - 1)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numerate.streams import Domain, words
+from numerate.streams import Domain, first_words
 from numerate.tasks.task import OPERATIONS, Range, Split, check_range, intervals, is_union, range_constants, spread
 
 Operations = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
@@ -101,7 +101,7 @@ class Arithmetic:
         """Each subset of this run as (first, one past the last)."""
         if self.fixed is not None:
             return self.fixed
-        offset = int(words(torch.tensor(seed), Domain.TASK, 0, 1)) % (self.inputs - self.total + 1)
+        offset = first_words(seed, Domain.TASK)[0] % (self.inputs - self.total + 1)
         firsts = [offset + i * (self.subset - self.overlap) for i in range(self.subsets)]
         return tuple((first, first + self.subset) for first in firsts)
 

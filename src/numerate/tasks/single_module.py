@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from numerate.streams import Domain, words
-from numerate.tasks.task import OPERATIONS, Range, Split, check_range, is_union, range_constants, size_moments, spread
+from numerate.streams import Domain, first_words
+from numerate.tasks.task import OPERATIONS, Range, Split, check_range, range_constants, size_moments, spread
 
 PRIMER_RANGES: dict[tuple[float, float], Range] = {
     (-20.0, -10.0): (-40.0, -20.0),
@@ -53,32 +53,31 @@ class SingleModule:
         return self.inputs
 
     @property
-    def union(self) -> bool:
-        return is_union(self.train_range) or is_union(self.test_range)
-
-    @property
     def form(self) -> Hashable:
-        return type(self), self.operation, self.inputs, self.union
+        operation = "sum" if self.operation in ("add", "sub") else self.operation
+        return type(self), operation, self.inputs
 
     def offset(self, seed: int) -> int:
         """Which input comes first in this run."""
-        return int(words(torch.tensor(seed), Domain.TASK, 0, 1)) % (self.inputs - 1)
+        return first_words(seed, Domain.TASK)[0] % (self.inputs - 1)
 
     def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
         values = range_constants(self.test_range if split == "test" else self.train_range)
-        if not self.union:
-            del values["jump"]
+        if self.operation in ("add", "sub"):
+            values["sign"] = torch.tensor(1.0 if self.operation == "add" else -1.0)
         if self.inputs > 2:
             chosen = torch.eye(self.inputs)[self.offset(seed) :]
             values |= {"first": chosen[0].clone(), "second": chosen[1].clone()}
         return values
 
     def examples(self, uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        x = spread(uniforms, constants, self.union)
+        x = spread(uniforms, constants, union=True)  # so that all ranges share one stack
         if self.inputs == 2:
             a, b = x[..., :1], x[..., 1:]
         else:
             a, b = x @ constants["first"].unsqueeze(-1), x @ constants["second"].unsqueeze(-1)
+        if self.operation in ("add", "sub"):  # both in one stack
+            return x, a + constants["sign"] * b
         return x, OPERATIONS[self.operation](a, b)
 
     def threshold(self) -> float:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, Step, Tensors, squared_error
@@ -121,8 +122,14 @@ class PenaltyWeights:
         t = torch.arange(start, start + steps, dtype=torch.float64, device=self.device)
         tables = []
         for k, limit in enumerate(self.limits):
-            table = torch.stack([penalties[k].schedule(t).float() for penalties in self.kinds], -1)[:, self.which]
+            weights = [penalties[k].schedule(t).float() for penalties in self.kinds]
+            if len(weights) == 1:
+                table = weights[0].unsqueeze(-1).expand(-1, len(self.which))
+            else:
+                table = torch.stack(weights, -1)[:, self.which]
             tables.append(table if limit is None else table * ((validation < limit) | limit.isinf()))
+        if len(tables) == 1:
+            return tables[0].unsqueeze(0)  # without a copy: most often all members have one schedule
         return torch.stack(tables) if tables else torch.zeros(0, steps, len(self.which), device=self.device)
 
 
@@ -155,3 +162,17 @@ def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: in
     spread = (upto(squares, times + 1) - upto(squares, middle)) / newer_count - newer**2
     due = (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
     return int(times[due.argmax()]) if due.any() else None
+
+
+def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
+    """``function`` of one member's parameters for a whole stack, traced at the first call so that later ones are cheap."""
+    graph: list[Callable[..., Any]] = []
+
+    def call(parameters: Tensors) -> Any:
+        if not graph:
+            names = list(parameters)
+            flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
+            graph.append(flat(*parameters.values()))
+        return graph[0](*parameters.values())
+
+    return call

@@ -176,7 +176,7 @@ class _Group:
         self.weights = stack.PenaltyWeights(self.runs, device)
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
-        self.measure_sparsity = vmap(stack.of_parameters(self.model, sparsity_error))
+        self.measure_sparsity = stack.traced(stack.of_parameters(self.model, sparsity_error))
         self.snap = vmap(stack.of_parameters(self.model, snapped_parameters))
 
     @property
@@ -214,7 +214,7 @@ class _Group:
             if stop > self.state.step:
                 at = self.state.step - start
                 count = stop - self.state.step
-                self.loop.train(self.state, self.members, weights[:, at : at + count].contiguous(), count)
+                self.loop.train(self.state, self.members, weights[:, at : at + count], count)
             if due:
                 self._restart(due, stop)
 
@@ -309,10 +309,11 @@ class _Group:
             for moment, values in (("final", self.state.parameters), ("best", self.best))
         }
         diverged = self.state.diverged.tolist()
+        descriptions = {id(run.training): run.training.description() for run in self.runs}
         return [
             Row(
                 self.experiment,
-                run.training.description(),
+                descriptions[id(run.training)],
                 run.seed,
                 labels=run.training.labels,
                 status="finished" if diverged[s] < 0 else "diverged",
