@@ -41,10 +41,10 @@ def check(traced: Traced, program: Program) -> None:
 
 def check_step(step: Step) -> Program:
     traced = training_step(step)
-    program = lower(traced, step.batch)
+    program = lower(traced)
     check(traced, program)
     traced = evaluation(step)
-    check(traced, lower(traced, step.batch))
+    check(traced, lower(traced))
     return program
 
 
@@ -73,13 +73,13 @@ def test_two_layers():
 def test_statistics_of_the_batch_take_further_passes():
     step = make_step(Standardised(), batch=8)
     traced = training_step(step)
-    program = lower(traced, step.batch)
+    program = lower(traced)
     check(traced, program)
     assert len(program.stages) > 2
 
 
 def test_examples_are_computed_in_the_first_pass_and_gradients_summed_over_it():
-    program = lower(training_step(make_step(NMU(2, 1), batch=8)), 8)
+    program = lower(training_step(make_step(NMU(2, 1), batch=8)))
     first, last = program.stages
     assert sum(isinstance(s, Total) for s in first.batch) == 2
     assert not last.batch
@@ -112,4 +112,4 @@ class Integers(nn.Linear):
 )
 def test_what_cannot_be_lowered_is_named(module, operation):
     with pytest.raises(NotLowered, match=operation):
-        lower(training_step(make_step(module(2, 1), batch=8)), 8)
+        lower(training_step(make_step(module(2, 1), batch=8)))

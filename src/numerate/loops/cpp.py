@@ -51,8 +51,8 @@ class Cpp:
 
     def __init__(self, step: Step, threads: int | None = None) -> None:
         self.step, self.threads = step, threads
-        self.training = lower(training_step(step), step.batch)
-        self.evaluating = lower(evaluation(step), step.batch)
+        self.training = lower(training_step(step))
+        self.evaluating = lower(evaluation(step))
         self.source = emit(step, self.training, self.evaluating)
         self.library = native.library(self.source)
         self.lanes: int = self.library.lanes()

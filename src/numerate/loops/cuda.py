@@ -37,8 +37,8 @@ class Cuda:
     def __init__(self, step: Step, device: torch.device | str = "cuda", *, threads: int | None = None) -> None:
         self.step, self.device = step, torch.device(device)
         limit = nvrtc.shared_memory(self.device)
-        self.training = emit_training(step, lower(training_step(step), step.batch), threads, limit)
-        self.evaluation = emit_evaluation(lower(evaluation(step), step.batch), limit)
+        self.training = emit_training(step, lower(training_step(step)), threads, limit)
+        self.evaluation = emit_evaluation(lower(evaluation(step)), limit)
         self._train, self._evaluate = (_compiled(source, self.device) for source in (self.training, self.evaluation))
 
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:

@@ -1,304 +1,24 @@
 """Lower a traced graph of ATen operations to the intermediate form of :mod:`numerate.loops.ir`.
 
-One small function per operation. Reshaping makes views and no statement; tensors filled with one number stay numbers,
-so that what is known beforehand is computed here and not in the loop.
+One small function per operation; an operation is added by adding one. Reshaping makes views and no statement.
 """
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Node
-from torch.fx.node import map_arg
 
-from numerate.loops.ir import (
-    Buffer,
-    Fold,
-    Kind,
-    Map,
-    Number,
-    Operand,
-    Program,
-    Scan,
-    Statement,
-    Total,
-    View,
-    arrange,
-    needed,
-)
+from numerate.loops.ir import Kind, Number, Program, Scan, View
+from numerate.loops.lowering import Filled, Lowering, Product, Value, is_bool, kind_of, operand_of, with_shape
 from numerate.loops.trace import NotLowered, Traced
 
 
-@dataclass(frozen=True)
-class Filled:
-    """A tensor filled with one number."""
-
-    number: Number
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Product:
-    """An elementwise product that is only summed; the sum fuses it."""
-
-    factors: tuple["View | Filled", "View | Filled"]
-    shape: tuple[int, ...]
-
-
-Value = View | Filled
-
-
-def lower(traced: Traced, batch: int) -> Program:
+def lower(traced: Traced) -> Program:
     """The program of a traced function; raises :class:`NotLowered` with the name of an operation it does not know."""
-    return _Lowering(traced, batch).program()
+    return Lowering(traced, _RULES).program()
 
-
-_COUNTING = ("sum", "where", "add", "sub", "mul")
-"""Operations whose whole numbers (counts of truth values) are exact in float32."""
-
-
-class _Lowering:
-    """What is known while the nodes are visited one after the other."""
-
-    def __init__(self, traced: Traced, batch: int) -> None:
-        self.traced, self.batch = traced, batch
-        self.values: dict[Node, Any] = {}
-        self.statements: list[Statement] = []
-        self.computed: dict[Any, View] = {}
-        self.node: Node
-        self.count = 0
-
-    def program(self) -> Program:
-        inputs = {name: self.input(name, node) for name, node in self.traced.inputs.items()}
-        for node in self.traced.module.graph.nodes:
-            self.node = node
-            if node.op == "get_attr":
-                self.values[node] = self.constant(getattr(self.traced.module, str(node.target)))
-            elif node.op == "call_function":
-                self.values[node] = self.call(node)
-        outputs = {name: self.output(self.values[node]) for name, node in self.traced.outputs.items()}
-        return Program(inputs, arrange(needed(self.statements, outputs)), outputs)
-
-    # ------------------------------------------------------------ nodes
-
-    def input(self, name: str, node: Node) -> View:
-        shape = self.shape(node)
-        level = 0 if self.traced.batch[node] is None else 1
-        view = View.whole(Buffer(name.replace(".", "_"), math.prod(shape), level=level), shape)
-        self.values[node] = view
-        return view
-
-    def output(self, value: Value) -> Operand:
-        return value.number if isinstance(value, Filled) else value
-
-    def call(self, node: Node) -> Any:
-        if node.target is operator.getitem:
-            return self.values[node.args[0]][node.args[1]]  # type: ignore[index]
-        name = getattr(node.target, "_opname", str(node.target))
-        arguments: Any = map_arg(node.args, self.values.__getitem__)
-        options: Any = map_arg(node.kwargs, self.values.__getitem__)
-        if name == "arange" or any(isinstance(a, Tensor) for a in arguments if not _in_loop(arguments)):
-            return self.constant(node.target(*arguments, **options))  # type: ignore[operator]
-        rule = _RULES.get(name)
-        if rule is None:
-            raise NotLowered(f"{node.target} is not known to the emitted loops")
-        value, meta = rule(self, *arguments, **options), node.meta.get("val")
-        exact = (torch.float32, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
-        if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in exact:
-            raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
-        return value
-
-    def constant(self, tensor: Tensor) -> Value | Tensor:
-        """A tensor of the module that is not a parameter; whole numbers can serve as an index only."""
-        if not tensor.dtype.is_floating_point and tensor.dtype != torch.bool:
-            return tensor
-        shape, numbers = tuple(tensor.shape), tensor.flatten().tolist()
-        if len(set(numbers)) == 1:
-            return Filled(numbers[0], shape)
-        kind: Kind = "bool" if tensor.dtype == torch.bool else "float"
-        return View.whole(Buffer(self.name("k"), len(numbers), kind, values=tuple(numbers)), shape)
-
-    # ------------------------------------------------------------ shapes
-
-    def shape(self, node: Node) -> tuple[int, ...]:
-        """Shape of a node's value with size 1 for the batch."""
-        axis = self.traced.batch[node]
-        return tuple(1 if d == axis else int(size) for d, size in enumerate(node.meta["val"].shape))
-
-    @property
-    def here(self) -> tuple[int, ...]:
-        return self.shape(self.node)
-
-    def true_shape(self, argument: int = 0) -> torch.Size:
-        """Shape of an argument of the current node, with the batch at its true size."""
-        node = self.node.args[argument]
-        assert isinstance(node, Node)
-        return node.meta["val"].shape
-
-    def batch_axis(self, argument: int = 0) -> int | None:
-        """Axis of the batch in an argument of the current node."""
-        node = self.node.args[argument]
-        assert isinstance(node, Node)
-        return self.traced.batch[node]
-
-    # ------------------------------------------------------------ statements
-
-    def name(self, letter: str = "t") -> str:
-        self.count += 1
-        return f"{letter}{self.count}"
-
-    def new(self, shape: tuple[int, ...], kind: Kind, args: Sequence[Operand], *, total: bool = False) -> View:
-        """A buffer for what is computed from ``args``, at the earliest level where all of them are known."""
-        buffers = [a.buffer for a in args if isinstance(a, View)]
-        level = max((b.level for b in buffers), default=0)
-        if total or any(b.batch for b in buffers):
-            level |= 1  # a member's value from after pass k - 1 is used in pass k
-        return View.whole(Buffer(self.name(), math.prod(shape), kind, level + total), shape)
-
-    def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
-        """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
-        shape = self.here if shape is None else shape
-        args = tuple(_operand(value, shape) for value in self.promoted(function, values))
-        known = _simplified(function, args)
-        if isinstance(known, View):
-            return known
-        if known is not None:
-            return Filled(known, shape)
-        key = (function, shape, *(_identity(a) for a in args))
-        if key not in self.computed:
-            self.computed[key] = self.new(shape, _kind(function, args), args)
-            self.statements.append(Map(self.computed[key], function, args))
-        return self.computed[key]
-
-    def promoted(self, function: str, values: Sequence[Value | Number]) -> list[Value | Number]:
-        """Truth values count as 0 and 1 in arithmetic; numbers count as true in logic unless they are 0."""
-        if function in ("copy", "to_float"):
-            return list(values)
-        if function.startswith("logical"):
-            return [value if _is_bool(value) else self.map("ne", value, 0.0) for value in values]
-        free, rest = (values[:1], values[1:]) if function == "where" else ((), values)
-        if function == "where" and all(map(_is_bool, rest)):
-            return list(values)
-        return [*free, *(self.as_float(value) for value in rest)]
-
-    def as_float(self, value: Any) -> Any:
-        if isinstance(value, View) and value.buffer.kind == "bool":
-            return self.map("to_float", value, shape=value.shape)
-        if isinstance(value, Filled):
-            return Filled(float(value.number), value.shape)
-        return float(value) if isinstance(value, bool) else value
-
-    def assign(self, out: View, value: Value) -> None:
-        """Copy ``value`` into a part of a buffer."""
-        self.statements.append(Map(out, "copy", (_operand(value, out.shape),)))
-
-    def fold(self, function: Any, value: Value | Product, axes: Sequence[int]) -> View:
-        """Reduce ``axes``, which stay with size 1."""
-        kept = tuple(axis for axis in range(len(value.shape)) if axis not in axes)
-        inner, outer = (tuple(value.shape[axis] for axis in group) for group in (axes, kept))
-        order = (*kept, *axes)
-        args = tuple(
-            _operand(factor, value.shape, order)
-            for factor in (value.factors if isinstance(value, Product) else (value,))
-        )
-        out = self.new(outer, "bool" if function in ("and", "or") else "float", args)
-        self.statements.append(Fold(out, function, args, inner))
-        return out.reshaped(tuple(1 if axis in axes else size for axis, size in enumerate(value.shape)))
-
-    def total(self, value: Value | Product) -> View:
-        """Sum over the batch."""
-        factors = value.factors if isinstance(value, Product) else (value,)
-        args = tuple(_operand(factor, value.shape) for factor in factors)
-        out = self.new(value.shape, "float", args, total=True)
-        self.statements.append(Total(out, args))
-        return out
-
-    def materialised(self, value: Value) -> View:
-        """A dense copy."""
-        out = self.new(value.shape, _kind("copy", (_operand(value, value.shape),)), (_operand(value, value.shape),))
-        self.assign(out, value)
-        return out
-
-
-# ---------------------------------------------------------------- helpers on values
-
-
-def _in_loop(arguments: Any) -> bool:
-    """Whether any argument is computed in the loop, rather than known now."""
-    leaves = (leaf for a in arguments for leaf in (a if isinstance(a, (list, tuple)) else (a,)))
-    return any(isinstance(leaf, (View, Filled, Product)) for leaf in leaves)
-
-
-def _operand(value: Value | Number, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Operand:
-    """``value`` broadcast to ``shape``, its axes then put in ``order``."""
-    if isinstance(value, Filled):
-        return value.number
-    if not isinstance(value, View):
-        return value if isinstance(value, bool) else float(value)
-    expanded = value.expand(shape)
-    return expanded if order is None else expanded.permute(order)
-
-
-def _identity(operand: Operand) -> Any:
-    """Equal for operands that are the same."""
-    if not isinstance(operand, View):
-        return type(operand), operand
-    return id(operand.buffer), operand.shape, operand.strides, operand.offset
-
-
-def _is_bool(value: Value | Number) -> bool:
-    if isinstance(value, View):
-        return value.buffer.kind == "bool"
-    return isinstance(value.number if isinstance(value, Filled) else value, bool)
-
-
-def _kind(function: str, args: Sequence[Operand]) -> Kind:
-    if function in ("lt", "le", "gt", "ge", "eq", "ne") or function.startswith("logical"):
-        return "bool"
-    if function in ("copy", "where"):
-        kinds = {
-            a.buffer.kind if isinstance(a, View) else "bool" if isinstance(a, bool) else "float" for a in args[-2:]
-        }
-        return "bool" if kinds == {"bool"} else "float"
-    return "float"
-
-
-def _simplified(function: str, args: tuple[Operand, ...]) -> Operand | None:
-    """The result if it needs no computation: of numbers, or of a view and a neutral number."""
-    if all(not isinstance(a, View) for a in args):
-        return _computed(function, args)
-    if function == "copy":
-        return args[0]
-    if function == "mul":
-        first, second = args
-        return first if second == 1 else second if first == 1 else None
-    return args[0] if function == "div" and args[1] == 1 else None
-
-
-def _computed(function: str, args: Sequence[Any]) -> Number:
-    """``function`` of numbers, rounded to float32."""
-    special: dict[str, Callable[..., Tensor]] = {
-        "copy": lambda a: a, "to_float": lambda a: a.float(), "fma": lambda a, b, c: a * b + c
-    }  # fmt: skip
-    found = special.get(function) or getattr(torch, function)
-    tensors = [torch.tensor(a, dtype=torch.bool if isinstance(a, bool) else torch.float32) for a in args]
-    return found(*tensors).item()
-
-
-def _with_shape(value: Value, shape: tuple[int, ...]) -> Value:
-    """``value`` in another shape that differs in sizes 1 alone."""
-    return Filled(value.number, shape) if isinstance(value, Filled) else value.reshaped(shape)
-
-
-def _axis(axis: int, ndim: int) -> int:
-    return axis % ndim if ndim else 0
-
-
-# ---------------------------------------------------------------- the operations
 
 _RULES: dict[str, Callable[..., Any]] = {}
 
@@ -311,6 +31,10 @@ def _rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
+def _axis(axis: int, ndim: int) -> int:
+    return axis % ndim if ndim else 0
+
+
 # elementwise: ATen name -> function of the intermediate form
 _SAME = (
     "neg", "abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "atan", "atan2",
@@ -321,7 +45,7 @@ _RENAMED = {"bitwise_not": "logical_not", "bitwise_and": "logical_and", "bitwise
 
 
 def _elementwise(function: str) -> Callable[..., Value]:
-    def rule(self: _Lowering, *values: Value | Number) -> Value:
+    def rule(self: Lowering, *values: Value | Number) -> Value:
         return self.map(function, *values)
 
     return rule
@@ -332,22 +56,22 @@ for _aten, _function in {**{name: name for name in _SAME}, **_RENAMED}.items():
 
 
 @_rule("add")
-def _add(self: _Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
+def _add(self: Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
     return self.map("add", a, b if alpha == 1 else self.map("mul", b, alpha))
 
 
 @_rule("sub")
-def _sub(self: _Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
+def _sub(self: Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
     return self.map("sub", a, b if alpha == 1 else self.map("mul", b, alpha))
 
 
 @_rule("rsub")
-def _rsub(self: _Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
+def _rsub(self: Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Value:
     return self.map("sub", b, a if alpha == 1 else self.map("mul", a, alpha))
 
 
 @_rule("mul")
-def _mul(self: _Lowering, a: Value, b: Value | Number) -> Value | Product:
+def _mul(self: Lowering, a: Value, b: Value | Number) -> Value | Product:
     (*users,) = self.node.users
     if (
         isinstance(a, View)
@@ -360,7 +84,7 @@ def _mul(self: _Lowering, a: Value, b: Value | Number) -> Value | Product:
 
 
 @_rule("div")
-def _div(self: _Lowering, a: Value, b: Value | Number, rounding_mode: str | None = None) -> Value:
+def _div(self: Lowering, a: Value, b: Value | Number, rounding_mode: str | None = None) -> Value:
     if not isinstance(b, View):
         number = b.number if isinstance(b, Filled) else b
         if number != 0 and math.frexp(number)[0] in (0.5, -0.5):
@@ -370,55 +94,55 @@ def _div(self: _Lowering, a: Value, b: Value | Number, rounding_mode: str | None
 
 
 @_rule("reciprocal")
-def _reciprocal(self: _Lowering, a: Value) -> Value:
+def _reciprocal(self: Lowering, a: Value) -> Value:
     return self.map("div", 1.0, a)
 
 
 @_rule("rsqrt")
-def _rsqrt(self: _Lowering, a: Value) -> Value:
+def _rsqrt(self: Lowering, a: Value) -> Value:
     return self.map("div", 1.0, self.map("sqrt", a))
 
 
 @_rule("square")
-def _square(self: _Lowering, a: Value) -> Value:
+def _square(self: Lowering, a: Value) -> Value:
     return self.map("mul", a, a)
 
 
 @_rule("relu")
-def _relu(self: _Lowering, a: Value) -> Value:
+def _relu(self: Lowering, a: Value) -> Value:
     return self.map("maximum", a, 0.0)
 
 
 @_rule("log2", "log10")
-def _log_base(self: _Lowering, a: Value) -> Value:
+def _log_base(self: Lowering, a: Value) -> Value:
     base = 2 if "log2" in str(self.node.target) else 10
     return self.map("mul", self.map("log", a), 1 / math.log(base))
 
 
 @_rule("exp2")
-def _exp2(self: _Lowering, a: Value) -> Value:
+def _exp2(self: Lowering, a: Value) -> Value:
     return self.map("pow", 2.0, a)
 
 
 @_rule("sinh", "cosh")
-def _hyperbolic(self: _Lowering, a: Value) -> Value:
+def _hyperbolic(self: Lowering, a: Value) -> Value:
     combine = "sub" if "sinh" in str(self.node.target) else "add"
     grown, shrunk = self.map("exp", a), self.map("exp", self.map("neg", a))
     return self.map("mul", self.map(combine, grown, shrunk), 0.5)
 
 
 @_rule("isnan")
-def _isnan(self: _Lowering, a: Value) -> Value:
+def _isnan(self: Lowering, a: Value) -> Value:
     return self.map("ne", a, a)
 
 
 @_rule("isinf")
-def _isinf(self: _Lowering, a: Value) -> Value:
+def _isinf(self: Lowering, a: Value) -> Value:
     return self.map("eq", self.map("abs", a), math.inf)
 
 
 @_rule("pow")
-def _pow(self: _Lowering, a: Value | Number, b: Value | Number) -> Value:
+def _pow(self: Lowering, a: Value | Number, b: Value | Number) -> Value:
     exponent = b.number if isinstance(b, Filled) else b
     if isinstance(exponent, View):
         return self.map("pow", a, exponent)
@@ -437,7 +161,7 @@ def _pow(self: _Lowering, a: Value | Number, b: Value | Number) -> Value:
 
 
 @_rule("clamp", "clamp_min", "clamp_max")
-def _clamp(self: _Lowering, a: Value, min: Any = None, max: Any = None) -> Value:
+def _clamp(self: Lowering, a: Value, min: Any = None, max: Any = None) -> Value:
     if "clamp_max" in str(self.node.target):
         min, max = None, min
     if min is not None:
@@ -446,23 +170,23 @@ def _clamp(self: _Lowering, a: Value, min: Any = None, max: Any = None) -> Value
 
 
 @_rule("masked_fill")
-def _masked_fill(self: _Lowering, a: Value, mask: Value, value: Value | Number) -> Value:
+def _masked_fill(self: Lowering, a: Value, mask: Value, value: Value | Number) -> Value:
     return self.map("where", mask, value, a)
 
 
 @_rule("softshrink_backward", "hardshrink_backward")
-def _shrink_backward(self: _Lowering, gradient: Value, a: Value, threshold: Number) -> Value:
+def _shrink_backward(self: Lowering, gradient: Value, a: Value, threshold: Number) -> Value:
     return self.map("where", self.map("le", self.map("abs", a), threshold), 0.0, gradient)
 
 
 @_rule("copy")
-def _copy(self: _Lowering, a: Value, source: Value) -> Value:
+def _copy(self: Lowering, a: Value, source: Value) -> Value:
     return self.map("copy", source)
 
 
 @_rule("_to_copy", "to", "_conj", "clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "view_as")
-def _same(self: _Lowering, a: Value, *_: Any, **__: Any) -> Value:
-    boolean = _is_bool(a)
+def _same(self: Lowering, a: Value, *_: Any, **__: Any) -> Value:
+    boolean = is_bool(a)
     wanted = self.node.meta["val"].dtype == torch.bool
     if boolean and not wanted:
         return self.map("to_float", a)
@@ -473,32 +197,32 @@ def _same(self: _Lowering, a: Value, *_: Any, **__: Any) -> Value:
 
 
 @_rule("full", "full_like", "new_full")
-def _full(self: _Lowering, like: Any, *arguments: Any, **options: Any) -> Filled:
+def _full(self: Lowering, like: Any, *arguments: Any, **options: Any) -> Filled:
     number = options.get("fill_value", arguments[-1] if arguments else None)
     return _typed(self, number.number if isinstance(number, Filled) else number)
 
 
 @_rule("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_permuted")
-def _zeros(self: _Lowering, *_: Any, **__: Any) -> Filled:
+def _zeros(self: Lowering, *_: Any, **__: Any) -> Filled:
     return _typed(self, 0)
 
 
 @_rule("ones", "ones_like", "new_ones")
-def _ones(self: _Lowering, *_: Any, **__: Any) -> Filled:
+def _ones(self: Lowering, *_: Any, **__: Any) -> Filled:
     return _typed(self, 1)
 
 
 @_rule("fill")
-def _fill(self: _Lowering, like: Any, number: Any) -> Filled:
+def _fill(self: Lowering, like: Any, number: Any) -> Filled:
     return _typed(self, number.number if isinstance(number, Filled) else number)
 
 
 @_rule("scalar_tensor")
-def _scalar_tensor(self: _Lowering, number: Number, **_: Any) -> Filled:
+def _scalar_tensor(self: Lowering, number: Number, **_: Any) -> Filled:
     return _typed(self, number)
 
 
-def _typed(self: _Lowering, number: Any) -> Filled:
+def _typed(self: Lowering, number: Any) -> Filled:
     boolean = self.node.meta["val"].dtype == torch.bool
     return Filled(bool(number) if boolean else float(number), self.here)
 
@@ -509,7 +233,7 @@ def _typed(self: _Lowering, number: Any) -> Filled:
 def _viewed(rule: Callable[..., View]) -> Callable[..., Value]:
     """A rule on views; a tensor filled with one number only takes the new shape."""
 
-    def either(self: _Lowering, a: Value, *arguments: Any, **options: Any) -> Value:
+    def either(self: Lowering, a: Value, *arguments: Any, **options: Any) -> Value:
         return Filled(a.number, self.here) if isinstance(a, Filled) else rule(self, a, *arguments, **options)
 
     return either
@@ -517,19 +241,19 @@ def _viewed(rule: Callable[..., View]) -> Callable[..., Value]:
 
 @_rule("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "squeeze_dims", "flatten", "unflatten")
 @_viewed
-def _view(self: _Lowering, a: View, *_: Any) -> View:
+def _view(self: Lowering, a: View, *_: Any) -> View:
     return (a if a.can_reshape(self.here) else self.materialised(a)).reshaped(self.here)
 
 
 @_rule("permute")
 @_viewed
-def _permute(self: _Lowering, a: View, axes: Sequence[int]) -> View:
+def _permute(self: Lowering, a: View, axes: Sequence[int]) -> View:
     return a.permute(tuple(_axis(axis, len(a.shape)) for axis in axes))
 
 
 @_rule("t", "transpose")
 @_viewed
-def _transpose(self: _Lowering, a: View, first: int = 0, second: int = 1) -> View:
+def _transpose(self: Lowering, a: View, first: int = 0, second: int = 1) -> View:
     axes = list(range(len(a.shape)))
     if len(axes) > 1:
         axes[first], axes[second] = axes[second], axes[first]
@@ -538,19 +262,19 @@ def _transpose(self: _Lowering, a: View, first: int = 0, second: int = 1) -> Vie
 
 @_rule("expand", "broadcast_to")
 @_viewed
-def _expand(self: _Lowering, a: View, *_: Any, **__: Any) -> View:
+def _expand(self: Lowering, a: View, *_: Any, **__: Any) -> View:
     return a.expand(self.here)
 
 
 @_rule("select")
 @_viewed
-def _select(self: _Lowering, a: View, axis: int, index: int) -> View:
+def _select(self: Lowering, a: View, axis: int, index: int) -> View:
     return _part(self, a, _axis(axis, len(a.shape)), index % a.shape[axis], 1).reshaped(self.here)
 
 
 @_rule("slice")
 @_viewed
-def _slice(self: _Lowering, a: View, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> View:
+def _slice(self: Lowering, a: View, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> View:
     axis = _axis(axis, len(a.shape))
     if self.batch_axis() == axis:
         if self.true_shape()[axis] != self.node.meta["val"].shape[axis]:
@@ -560,7 +284,7 @@ def _slice(self: _Lowering, a: View, axis: int = 0, start: Any = None, end: Any 
     return _part(self, a, axis, first, self.here[axis], step)
 
 
-def _part(self: _Lowering, a: View, axis: int, first: int, size: int, step: int = 1) -> View:
+def _part(self: Lowering, a: View, axis: int, first: int, size: int, step: int = 1) -> View:
     if self.batch_axis() == axis:
         raise NotLowered(f"{self.node.target} takes a part of the batch")
     shape, strides = list(a.shape), list(a.strides)
@@ -570,7 +294,7 @@ def _part(self: _Lowering, a: View, axis: int, first: int, size: int, step: int 
 
 
 @_rule("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "split_copy")
-def _split(self: _Lowering, a: Value, *arguments: Any) -> list[Value]:
+def _split(self: Lowering, a: Value, *arguments: Any) -> list[Value]:
     pieces = self.node.meta["val"]
     unbind = "unbind" in str(self.node.target)
     axis = _axis(arguments[0] if unbind and arguments else arguments[1] if len(arguments) > 1 else 0, len(a.shape))
@@ -594,7 +318,7 @@ def _split(self: _Lowering, a: Value, *arguments: Any) -> list[Value]:
 
 @_rule("flip")
 @_viewed
-def _flip(self: _Lowering, a: View, axes: Sequence[int]) -> View:
+def _flip(self: Lowering, a: View, axes: Sequence[int]) -> View:
     flipped = {_axis(axis, len(a.shape)) for axis in axes}
     if self.batch_axis() in flipped:
         raise NotLowered(f"{self.node.target} changes the order of the batch")
@@ -607,7 +331,7 @@ def _flip(self: _Lowering, a: View, axes: Sequence[int]) -> View:
 
 
 @_rule("cat", "concatenate")
-def _cat(self: _Lowering, pieces: Sequence[Value], axis: int = 0) -> Value:
+def _cat(self: Lowering, pieces: Sequence[Value], axis: int = 0) -> Value:
     shape = self.here
     axis = _axis(axis, len(shape))
     if self.traced.batch[self.node] == axis:
@@ -616,18 +340,18 @@ def _cat(self: _Lowering, pieces: Sequence[Value], axis: int = 0) -> Value:
 
 
 @_rule("stack")
-def _stack(self: _Lowering, pieces: Sequence[Value], axis: int = 0) -> Value:
+def _stack(self: Lowering, pieces: Sequence[Value], axis: int = 0) -> Value:
     shape = self.here
     axis = _axis(axis, len(shape))
     wide = (*shape[:axis], 1, *shape[axis + 1 :])
-    return _joined(self, [_with_shape(piece, wide) for piece in pieces], axis, shape)
+    return _joined(self, [with_shape(piece, wide) for piece in pieces], axis, shape)
 
 
-def _joined(self: _Lowering, pieces: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value:
+def _joined(self: Lowering, pieces: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value:
     if len(pieces) == 1:
         return pieces[0]
-    args = tuple(_operand(piece, piece.shape) for piece in pieces)
-    kind: Kind = "bool" if all(_kind("copy", (a,)) == "bool" for a in args) else "float"
+    args = tuple(operand_of(piece, piece.shape) for piece in pieces)
+    kind: Kind = "bool" if all(kind_of("copy", (a,)) == "bool" for a in args) else "float"
     out = self.new(shape, kind, args)
     first = 0
     for piece in pieces:
@@ -640,7 +364,7 @@ def _joined(self: _Lowering, pieces: Sequence[Value], axis: int, shape: tuple[in
 
 @_rule("slice_scatter")
 def _slice_scatter(
-    self: _Lowering, a: Value, piece: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+    self: Lowering, a: Value, piece: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     axis = _axis(axis, len(a.shape))
     if self.batch_axis() == axis:
@@ -649,23 +373,23 @@ def _slice_scatter(
 
 
 @_rule("select_scatter")
-def _select_scatter(self: _Lowering, a: Value, piece: Value, axis: int, index: int) -> Value:
+def _select_scatter(self: Lowering, a: Value, piece: Value, axis: int, index: int) -> Value:
     axis = _axis(axis, len(a.shape))
     wide = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
-    return _placed(self, a, _with_shape(piece, wide), axis, index % a.shape[axis], 1)
+    return _placed(self, a, with_shape(piece, wide), axis, index % a.shape[axis], 1)
 
 
-def _placed(self: _Lowering, a: Value, piece: Value, axis: int, first: int, step: int) -> Value:
+def _placed(self: Lowering, a: Value, piece: Value, axis: int, first: int, step: int) -> Value:
     """A copy of ``a`` with ``piece`` put in at ``first``, ``first + step``, ... of ``axis``."""
-    out = self.new(a.shape, "float", [_operand(a, a.shape), _operand(piece, piece.shape)])
+    out = self.new(a.shape, "float", [operand_of(a, a.shape), operand_of(piece, piece.shape)])
     self.assign(out, a)
     self.assign(_part(self, out, axis, first, piece.shape[axis], step), piece)
     return out
 
 
 @_rule("constant_pad_nd")
-def _pad(self: _Lowering, a: Value, pads: Sequence[int], value: Number = 0.0) -> Value:
-    out = self.new(self.here, "float", [_operand(a, a.shape)])
+def _pad(self: Lowering, a: Value, pads: Sequence[int], value: Number = 0.0) -> Value:
+    out = self.new(self.here, "float", [operand_of(a, a.shape)])
     offset, shape = out.offset, list(a.shape)
     source = a
     for place, (before, after) in enumerate(zip(pads[::2], pads[1::2])):
@@ -679,7 +403,7 @@ def _pad(self: _Lowering, a: Value, pads: Sequence[int], value: Number = 0.0) ->
 
 
 @_rule("index_select")
-def _index_select(self: _Lowering, a: Value, axis: int, index: Any) -> Value:
+def _index_select(self: Lowering, a: Value, axis: int, index: Any) -> Value:
     axis = _axis(axis, len(a.shape))
     if not isinstance(index, Tensor) or self.batch_axis() == axis:
         raise NotLowered(f"{self.node.target} with an index that is computed")
@@ -690,7 +414,7 @@ def _index_select(self: _Lowering, a: Value, axis: int, index: Any) -> Value:
 
 
 @_rule("index")
-def _index(self: _Lowering, a: Value, indices: Sequence[Any]) -> Value:
+def _index(self: Lowering, a: Value, indices: Sequence[Any]) -> Value:
     used = [axis for axis, index in enumerate(indices) if index is not None]
     if len(used) != 1 or not isinstance(indices[used[0]], Tensor) or indices[used[0]].ndim != 1:
         raise NotLowered(f"{self.node.target} with an index that is computed or has several dimensions")
@@ -700,7 +424,7 @@ def _index(self: _Lowering, a: Value, indices: Sequence[Any]) -> Value:
 # ---------------------------------------------------------------- reductions
 
 
-def _reduced(self: _Lowering, function: str, a: Value | Product, axes: Any) -> Value:
+def _reduced(self: Lowering, function: str, a: Value | Product, axes: Any) -> Value:
     """Reduce ``axes`` (None: all), first within the example, then over the batch; they stay with size 1."""
     chosen = _axes(axes, len(a.shape))
     batch = self.batch_axis()
@@ -721,13 +445,13 @@ def _axes(axes: Any, ndim: int) -> list[int]:
     return sorted({_axis(axis, ndim) for axis in wanted}) if ndim else []
 
 
-def _shaped(self: _Lowering, value: Value) -> Value:
+def _shaped(self: Lowering, value: Value) -> Value:
     """``value`` in the shape of the current node, where only sizes 1 differ."""
-    return _with_shape(value, self.here)
+    return with_shape(value, self.here)
 
 
 def _reduction(function: str) -> Callable[..., Value]:
-    def rule(self: _Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
+    def rule(self: Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
         return _shaped(self, _reduced(self, function, a, axes))
 
     return rule
@@ -738,33 +462,33 @@ for _aten, _function in {"prod": "prod", "amax": "max", "amin": "min", "any": "o
 
 
 @_rule("sum")
-def _sum(self: _Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
+def _sum(self: Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
     return _shaped(self, _reduced(self, "sum", self.as_float(a), axes))
 
 
 @_rule("mean")
-def _mean(self: _Lowering, a: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+def _mean(self: Lowering, a: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
     return _div(self, _shaped(self, _reduced(self, "sum", a, axes)), _count(self, axes))
 
 
 @_rule("var")
-def _var(self: _Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False) -> Value:
+def _var(self: Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False) -> Value:
     variance, _ = _moments(self, a, axes, correction)
     return _shaped(self, variance)
 
 
 @_rule("var_mean")
 def _var_mean(
-    self: _Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False
+    self: Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False
 ) -> list[Value]:
     kept = _moments(self, a, axes, correction)
     if keepdim:
         return list(kept)
     shape = tuple(size for axis, size in enumerate(a.shape) if axis not in _axes(axes, len(a.shape)))
-    return [_with_shape(value, shape) for value in kept]
+    return [with_shape(value, shape) for value in kept]
 
 
-def _moments(self: _Lowering, a: Value, axes: Any, correction: Number) -> tuple[Value, Value]:
+def _moments(self: Lowering, a: Value, axes: Any, correction: Number) -> tuple[Value, Value]:
     """Variance and mean; the reduced axes stay with size 1."""
     count = _count(self, axes)
     total = _reduced(self, "sum", a, axes)
@@ -774,14 +498,14 @@ def _moments(self: _Lowering, a: Value, axes: Any, correction: Number) -> tuple[
     return self.map("div", squares, max(count - correction, 0.0), shape=total.shape), mean
 
 
-def _count(self: _Lowering, axes: Any) -> float:
+def _count(self: Lowering, axes: Any) -> float:
     """How many numbers a reduction takes together."""
     shape = self.true_shape()
     return float(math.prod(shape[axis] for axis in _axes(axes, len(shape))))
 
 
 @_rule("cumsum", "cumprod")
-def _scan(self: _Lowering, a: Value, axis: int, **_: Any) -> Value:
+def _scan(self: Lowering, a: Value, axis: int, **_: Any) -> Value:
     axis = _axis(axis, len(a.shape))
     if self.batch_axis() == axis:
         raise NotLowered(f"{self.node.target} along the batch")
@@ -796,20 +520,20 @@ def _scan(self: _Lowering, a: Value, axis: int, **_: Any) -> Value:
 
 
 @_rule("mm", "bmm", "matmul")
-def _matrix_product(self: _Lowering, a: Value, b: Value) -> Value:
+def _matrix_product(self: Lowering, a: Value, b: Value) -> Value:
     """(..., m, k) x (..., k, n) -> (..., m, n), as a sum over k of products; k may be the batch."""
     *lead, m, k = a.shape
     n = b.shape[-1]
     domain = (*lead, m, n, k)
     transposed = b if isinstance(b, Filled) else b.permute((*range(len(lead)), len(lead) + 1, len(lead)))
-    left, right = _with_shape(a, (*lead, m, 1, k)), _with_shape(transposed, (*lead, 1, n, k))
+    left, right = with_shape(a, (*lead, m, 1, k)), with_shape(transposed, (*lead, 1, n, k))
     product = Product((left, right), domain)
     contracts_batch = self.batch_axis() == len(a.shape) - 1
     return _shaped(self, self.total(product) if contracts_batch else self.fold("sum", product, [len(domain) - 1]))
 
 
 @_rule("mv", "dot")
-def _vector_product(self: _Lowering, a: Value, b: Value) -> Value:
+def _vector_product(self: Lowering, a: Value, b: Value) -> Value:
     """(m, k) x (k,) -> (m,), or (k,) x (k,) -> ()."""
     product = Product((a, b), a.shape)
     last = len(a.shape) - 1

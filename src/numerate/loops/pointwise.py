@@ -136,7 +136,7 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
             values |= {f"{name}.{k}": torch.rand(shape) for k in range(count)}
         return values
 
-    return lower(trace(function, inputs, 2), 2)
+    return lower(trace(function, inputs, 2))
 
 
 # ---------------------------------------------------------------- preparing the statements
