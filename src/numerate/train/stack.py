@@ -165,7 +165,7 @@ def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: in
 
 
 def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
-    """``function`` of one member's parameters for a whole stack, traced at the first call so that later ones are cheap."""
+    """``function`` of one member's parameters for a whole stack, traced once so that later calls are cheap."""
     graph: list[Callable[..., Any]] = []
 
     def call(parameters: Tensors) -> Any:
