@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from numerate.experiments.experiment import Experiment, Options, Recipe
-from numerate.experiments.nau2020.recipes import late, layers, sparse
-from numerate.experiments.nau2020.tables import REASONS, SHORTER
+from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, late, layers, sparse
+from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.report import SUCCESS, Claim, Comparison, comparison
 from numerate.report.text import percent
@@ -18,6 +18,13 @@ FIGURES = {"10": ("add", "NAU", 0.01), "11": ("sub", "NAU", 0.01), "12": ("mul",
 """Figure -> operation, second layer, and the strength that Table 4 settles on."""
 
 
+def size(unit: str, options: Options) -> tuple[int, int]:
+    """Inputs, and by how much the run is shortened: sums are found early, also among 100 inputs."""
+    if unit == "NAU" and options.size == "quick":
+        return 100, 25
+    return INPUTS[options.size], SHORTER[options.size]
+
+
 def recipe(unit: str, strength: float, options: Options) -> Recipe:
     """NAU's penalty comes early (5,000 to 50,000 steps) and fits into a quick run; NMU's is shortened with the run."""
     if unit == "NMU":
@@ -28,11 +35,12 @@ def recipe(unit: str, strength: float, options: Options) -> Recipe:
 
 def trainings(figure: str, options: Options) -> list[Training]:
     operation, unit, chosen = FIGURES[figure]
+    inputs, shorter = size(unit, options)
     return [
         recipe(unit, strength, options).training(
-            task=Arithmetic(operation),
-            seeds=options.seed_range(smoke=2, quick=8, paper=50),
-            steps=5_000_000 // SHORTER[options.size],
+            task=Arithmetic(operation, inputs=inputs),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
+            steps=5_000_000 // shorter,
             labels={"unit": unit, "operation": operation, "strength": strength},
         )
         for strength in (STRENGTHS if options.size != "smoke" else (0.0, chosen))
@@ -40,9 +48,10 @@ def trainings(figure: str, options: Options) -> list[Training]:
 
 
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
+    inputs, shorter = size(FIGURES[figure][1], options)
     title = f"Neural Arithmetic Units, Figure {figure}"
     if options.size != "paper":
-        title += f" ({options.size}: runs {SHORTER[options.size]} times shorter)"
+        title += f" ({options.size}: {inputs} inputs, runs {shorter} times shorter)"
     return comparison(rows, title=title, x="strength", x_title="Strength of the penalty λ̂", joined=True)
 
 

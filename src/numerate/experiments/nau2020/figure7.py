@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
-from numerate.experiments.nau2020.recipes import late, layers
-from numerate.experiments.nau2020.tables import REASONS, SHORTER
+from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, late, layers, told_size
+from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.report import SUCCESS, Claim, Comparison, comparison
 from numerate.report.text import percent
@@ -33,8 +33,8 @@ def trainings(options: Options) -> list[Training]:
     shorter = SHORTER[options.size]
     return [
         recipe.training(
-            task=Arithmetic("mul"),
-            seeds=options.seed_range(smoke=2, quick=5, paper=50),
+            task=Arithmetic("mul", inputs=INPUTS[options.size]),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
             steps=5_000_000 // shorter,
             labels={"unit": name, "operation": "mul", "hidden": hidden},
         )
@@ -44,9 +44,7 @@ def trainings(options: Options) -> list[Training]:
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    title = "Neural Arithmetic Units, Figure 7"
-    if options.size != "paper":
-        title += f" ({options.size}: runs {SHORTER[options.size]} times shorter)"
+    title = told_size("Neural Arithmetic Units, Figure 7", options.size)
     order = [FULL, NO_PENALTY, NO_CLAMP, NEITHER]
     return comparison(rows, title=title, x="hidden", order=order, x_title="Hidden size", joined=True)
 

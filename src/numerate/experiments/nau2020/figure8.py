@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from numerate.experiments.experiment import Experiment, Options, choose_recipes
-from numerate.experiments.nau2020.recipes import recipes
-from numerate.experiments.nau2020.tables import REASONS, SHORTER
+from numerate.experiments.nau2020.recipes import SHORTER, recipes, told_size
+from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.report import Comparison, comparison
 from numerate.results import Row
@@ -15,8 +15,12 @@ MODELS = ("NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "NMU")
 QUICK_MODELS = ("NAC•,σ", "NAC•", "NMU")
 TITLES = {"inputs": "Input size", "subset_ratio": "Subset ratio", "overlap_ratio": "Overlap ratio"}
 VALUES: dict[str, dict[str, tuple[float, ...]]] = {
-    "smoke": {"inputs": (4, 10), "subset_ratio": (0.05,), "overlap_ratio": (0.0,)},
-    "quick": {"inputs": (4, 10, 25, 50, 100), "subset_ratio": (0.05, 0.1, 0.25, 0.5), "overlap_ratio": (0.0, 0.5, 1.0)},
+    "smoke": {"inputs": (4, 10), "subset_ratio": (0.1,), "overlap_ratio": (0.0,)},
+    "quick": {
+        "inputs": (4, 10, 20, 30),
+        "subset_ratio": (0.05, 0.1, 0.25, 0.5),
+        "overlap_ratio": (0.0, 0.25, 0.5, 1.0),
+    },
     "paper": {
         "inputs": (4, 10, 25, 50, 75, 100, 125, 150, 175, 200, 225, 250, 275, 300),
         "subset_ratio": (0.05, 0.1, 0.25, 0.5),
@@ -36,12 +40,12 @@ def trainings(options: Options) -> list[Training]:
     found = []
     for parameter, values in VALUES[options.size].items():
         for value in values:
-            setting = int(value) if parameter == "inputs" else value
-            task = Arithmetic("mul", **{parameter: setting})  # type: ignore[arg-type]
+            default = {"inputs": 100 if options.size == "paper" else 20}
+            task = Arithmetic("mul", **default | {parameter: int(value) if parameter == "inputs" else value})  # type: ignore[arg-type]
             found += [
                 recipe.training(
                     task=task,
-                    seeds=options.seed_range(smoke=2, quick=4, paper=50),
+                    seeds=options.seed_range(smoke=2, quick=10, paper=50),
                     steps=millions(task.inputs) * 1_000_000 // shorter,
                     labels={"unit": name, "operation": "mul", "parameter": parameter, "value": value},
                 )
@@ -51,9 +55,7 @@ def trainings(options: Options) -> list[Training]:
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    title = "Neural Arithmetic Units, Figure 8"
-    if options.size != "paper":
-        title += f" ({options.size}: runs {SHORTER[options.size]} times shorter)"
+    title = told_size("Neural Arithmetic Units, Figure 8", options.size, "20 inputs where not said otherwise, ")
     return comparison(
         rows, title=title, panel="parameter", x="value", panels=list(TITLES), panel_titles=TITLES,
         x_titles=TITLES, order=MODELS, joined=True,

@@ -19,6 +19,16 @@ from numerate.units import (
     penalty,
 )
 
+SHORTER = {"smoke": 2500, "quick": 10, "paper": 1}
+"""By how much the figures on multiplication shorten the five million steps and the penalties' schedules."""
+INPUTS = {"smoke": 10, "quick": 10, "paper": 100}
+"""Their number of inputs: with 100, multiplication needs about a million steps before anything is solved."""
+
+
+def told_size(title: str, size: str, inputs: str = "10 inputs, ") -> str:
+    """The title, and how a size other than the paper's differs."""
+    return title if size == "paper" else f"{title} ({size}: {inputs}runs {SHORTER[size]} times shorter)"
+
 
 def sparse(scale: float, start: int, end: int, shorter: int) -> tuple[Penalty, ...]:
     """Sparsity penalty with warm-up; ``shorter`` divides its times where a run has fewer steps."""
