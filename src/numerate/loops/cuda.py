@@ -41,6 +41,10 @@ class Cuda:
         self.evaluation = emit_evaluation(lower(evaluation(step)), limit)
         self._train, self._evaluate = (_compiled(source, self.device) for source in (self.training, self.evaluation))
 
+    def wait(self) -> tuple[nvrtc.Kernel, nvrtc.Kernel]:
+        """Both kernels, once they are compiled."""
+        return self._train.result(), self._evaluate.result()
+
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         if steps and len(members):
             self._run(state, members, weights, steps)

@@ -1,0 +1,270 @@
+"""The emitted CUDA loop: on the host, with one thread after the other, and on a GPU where there is one.
+
+On the host the very source that a GPU would get is compiled as C++ (``cuda_on_host.hpp`` stands in for the device).
+"""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_steps import (
+    UNITS,
+    largest_difference,
+    make_members,
+    make_state,
+    make_step,
+    make_weights,
+    subsets,
+    two_layers,
+    unit,
+)
+from torch import Tensor, nn
+
+from numerate.loops import native
+from numerate.loops.cuda import Cuda, emit_evaluation, emit_training
+from numerate.loops.cuda_kernels import Source
+from numerate.loops.eager import Eager
+from numerate.loops.lower import lower
+from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
+from numerate.loops.trace import NotLowered, evaluation, training_step
+from numerate.units import INALU, NAC, NALU, NAU, NMU, NPU, RealNPU
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
+
+
+class HostKernel:
+    """Runs an emitted kernel on the host."""
+
+    def __init__(self, source: Source) -> None:
+        self.block = source.block
+        shim = Path(__file__).with_name("cuda_on_host.hpp").read_text()
+        text = source.text.replace("extern __shared__ __align__(16)", "extern").replace("__shared__", "static")
+        text = text.replace("__constant__", "static const")
+        found = re.search(rf"{source.name}\((.*?)\) {{", text[text.index('extern "C"') :])
+        assert found
+        kinds = [re.sub(r"\w+$", "", argument) for argument in found[1].split(", ")]
+        call = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
+        entry = f"static void kernel(const uint64_t *arguments) {{ {source.name}({call}); }}"
+        self.library = native.library("\n".join([shim, text, entry]))
+
+    def result(self) -> "HostKernel":
+        return self
+
+    def launch(self, blocks: int, *arguments: Tensor | int) -> None:
+        values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+        self.library.launch(blocks, self.block, (ctypes.c_uint64 * len(values))(*values))
+
+
+class OnHost(Cuda):
+    """The same class with a host in place of the device."""
+
+    def __init__(self, step: Step, threads: int | None = None) -> None:
+        self.step, self.device = step, torch.device("cpu")
+        self.training, self.evaluation = emitted(step, threads)
+        self._train, self._evaluate = HostKernel(self.training), HostKernel(self.evaluation)  # type: ignore[assignment]
+
+
+def emitted(step: Step, threads: int | None = None) -> tuple[Source, Source]:
+    training = emit_training(step, lower(training_step(step)), threads)
+    return training, emit_evaluation(lower(evaluation(step)))
+
+
+def trained(loop: Loop, state: State, members: Members, weights: Tensor) -> State:
+    state = state.take(torch.arange(len(members)))
+    loop.train(state, members, weights, weights.shape[1])
+    return state
+
+
+def compare(loop: Cuda, module: nn.Module, members: Members, steps: int, bound: float) -> None:
+    """Emitted and plain trajectories end within ``bound`` of each other, and evaluations agree."""
+    step = loop.step
+    state, weights = make_state(module, len(members)), make_weights(step, steps, len(members))
+    plain, other = (trained(runner, state, members, weights) for runner in (Eager(step), loop))
+    assert other.step == steps
+    assert torch.equal(plain.diverged, other.diverged)
+    assert largest_difference(plain, other) <= bound
+    uniforms = torch.rand(1003, step.draws, generator=torch.Generator().manual_seed(0))
+    expected, found = (r.evaluate(plain.parameters, members.constants, uniforms) for r in (Eager(step), loop))
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-10)
+
+
+# ---------------------------------------------------------------- on the host
+
+
+@on_host
+@pytest.mark.parametrize("name", ["INALU", "RealNPU", "StochasticNMU"])
+def test_units_follow_the_plain_loop(name):
+    module = unit(name)
+    compare(OnHost(make_step(module, batch=32)), module, make_members(4), 20, 2e-6)
+
+
+@on_host
+@pytest.mark.parametrize("threads", [32, 128])
+def test_large_sums_go_through_shared_memory(threads):
+    torch.manual_seed(0)
+    step = two_layers(one := NAU(100, 2), two := NMU(2, 1))
+    loop = OnHost(step, threads)
+    assert loop.training.tiled
+    compare(loop, nn.Sequential(one, two), make_members(2, subsets(2), rate=1e-3), 10, 2e-6)
+
+
+@on_host
+@pytest.mark.parametrize(("inputs", "batch"), [(3, 10), (26, 5)])
+def test_numbers_of_an_example_need_not_fit_into_fours(inputs, batch):
+    torch.manual_seed(0)
+    module = NAU(inputs, 1)
+    compare(OnHost(make_step(module, inputs=inputs, batch=batch)), module, make_members(4), 20, 2e-6)
+
+
+@on_host
+@pytest.mark.parametrize("clip", ["value", "norm"])
+def test_clipped_gradients_of_a_wide_layer(clip):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 1))
+    members = replace(make_members(4, rate=1e-3), clip=torch.tensor([1e-3, 1e-2, 0.1, 10.0]))
+    compare(OnHost(make_step(module, batch=16, clip=clip)), module, members, 10, 2e-6)
+
+
+class Standardised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(2, 3, bias=False), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x)
+        if self.training:
+            hidden = (hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)
+        return self.outer(torch.tanh(hidden))
+
+
+@on_host
+def test_statistics_of_the_batch():
+    torch.manual_seed(0)
+    module = Standardised()
+    compare(OnHost(make_step(module, batch=32), threads=64), module, make_members(4), 20, 2e-6)
+
+
+@on_host
+def test_divergence_is_noted_at_its_step():
+    module = nn.Linear(2, 1)
+    step = make_step(module, batch=8)
+    members = replace(make_members(4), rate=torch.tensor([1e-2, 1e38, 1e-2, 3e37]))
+    state, weights = make_state(module, 4), make_weights(step, 20, 4)
+    plain, other = (trained(loop, state, members, weights) for loop in (Eager(step), OnHost(step)))
+    assert (plain.diverged >= 0).tolist() == [False, True, False, True]
+    assert torch.equal(plain.diverged, other.diverged)
+
+
+# ---------------------------------------------------------------- the source
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_source_is_emitted_for_every_unit(name):
+    step = make_step(unit(name))
+    program = lower(training_step(step))
+    assert emit_training(step, program).text == emit_training(step, program).text
+    assert emit_training(step, program).threads == 8
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_a_compiler_accepts_the_source_which_is_always_the_same(tmp_path):
+    first, second = (emitted(make_step(unit("NPU"))) for _ in range(2))
+    assert [source.text for source in first] == [source.text for source in second]
+    file = tmp_path / "train.cu"
+    file.write_text(first[0].text)
+    subprocess.run(["nvcc", "-ptx", "-arch=sm_90", "-o", str(tmp_path / "out"), str(file)], check=True)
+
+
+def test_what_does_not_fit_is_named():
+    torch.manual_seed(0)
+    with pytest.raises(NotLowered, match="shared memory"):
+        emitted(make_step(nn.Sequential(nn.Linear(2, 200), nn.Tanh(), nn.Linear(200, 200), nn.Linear(200, 1))))
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@on_gpu
+@pytest.mark.parametrize("name", UNITS)
+def test_units_on_all_operations(name):
+    module = unit(name)
+    compare(Cuda(make_step(module)), module, make_members(4), 100, 2e-4)
+
+
+@on_gpu
+@pytest.mark.parametrize("hidden", [2, 10])
+@pytest.mark.parametrize(("first", "second"), [(NAU, NMU), (NALU, NALU), (INALU, INALU), (NAC, RealNPU), (NAU, NPU)])
+def test_two_layers_of_a_hundred_inputs(first, second, hidden):
+    torch.manual_seed(0)
+    step = two_layers(one := first(100, hidden), two := second(hidden, 1))
+    compare(Cuda(step), nn.Sequential(one, two), make_members(2, subsets(2), rate=1e-4), 5, 1e-3)
+
+
+@on_gpu
+@pytest.mark.parametrize("width", [5, 16, 32, 64])
+def test_networks_up_to_a_width(width):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+    compare(Cuda(make_step(module, batch=16)), module, make_members(2, rate=1e-3), 50, 5e-6)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", ["NMU", "NALU", "MLP"])
+def test_a_member_depends_on_itself_alone(name):
+    module = unit(name)
+    step = make_step(module)
+    loop, members, state = Cuda(step), make_members(37), make_state(module, 37)
+    weights = make_weights(step, 60, 37)
+    whole = trained(loop, state, members, weights)
+    order = torch.randperm(37, generator=torch.Generator().manual_seed(0))[:11]
+    part = state.take(order)
+    for first, last in ((0, 7), (7, 60)):
+        loop.train(part, members.take(order), weights[:, first:last, order], last - first)
+    assert all(torch.equal(part.parameters[k], whole.parameters[k][order]) for k in part.parameters)
+
+
+@on_gpu
+def test_tensors_may_lie_on_the_device():
+    module = unit("NMU")
+    step = make_step(module)
+    loop, members, state = Cuda(step), make_members(5), make_state(module, 5)
+    weights = make_weights(step, 10, 5)
+    expected = trained(loop, state, members, weights)
+    moved = State.start({k: v.cuda() for k, v in state.parameters.items()})
+    loop.train(moved, members.to("cuda"), weights.cuda(), 10)
+    assert all(torch.equal(moved.parameters[k].cpu(), expected.parameters[k]) for k in expected.parameters)
+
+
+class Echo(nn.Module):
+    """Predicts its parameter; the loss below turns the gradient into the data themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight.expand_as(x)
+
+
+@pytest.mark.parametrize("runner", [pytest.param(OnHost, marks=on_host), pytest.param(Cuda, marks=on_gpu)])
+def test_data_are_equal_bit_for_bit(runner):
+    """With beta1 = 0 the first moment is the gradient of the mean of weight · x, which is the mean of x."""
+
+    def examples(uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        x = constants["low"] + constants["width"] * uniforms
+        return x, x
+
+    step = make_step(Echo(), inputs=3, batch=2, betas=(0.0, 0.999), loss=lambda p, y: (p * y).sum(-1))
+    step = replace(step, examples=examples)
+    members = make_members(9)
+    state = trained(runner(step), make_state(Echo(), 9), members, torch.empty(0, 5, 9))
+    for s in range(9):
+        uniforms, _ = batch_uniforms(step, members.seeds[s], 4)
+        x, _ = examples(uniforms, {k: v[s] for k, v in members.constants.items()})
+        assert torch.equal(state.first["weight"][s], x.sum(0) / 2)
