@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from numerate import published
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
-from numerate.experiments.nau2020.recipes import gated_recipes, recipes
+from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, gated_recipes, recipes, told_size
 from numerate.experiments.pages import comparison_page
 from numerate.report import Comparison, comparison
 from numerate.results import Row
@@ -13,8 +13,6 @@ from numerate.tasks.task import Task
 from numerate.train import Training
 
 OPERATIONS = ("mul", "div", "add", "sub", "sqrt", "square")
-SHORTER = {"smoke": 2500, "quick": 25, "paper": 1}
-"""By how much a size shortens the five million steps and the penalties' schedules."""
 REASONS = (
     "NAC•,NMU has NAU as its first layer and ReLU, ReLU6 a linear last layer: so they were run, though Table 4 says "
     "otherwise.",
@@ -49,13 +47,11 @@ def trainings(
 
 def compare(table: str, rows: Sequence[Row], options: Options) -> Comparison:
     theirs = published.cells(paper="nau2020", table=table) if options.size != "smoke" else []
-    title, shorter = f"Neural Arithmetic Units, Table {table}", SHORTER[options.size]
+    title = f"Neural Arithmetic Units, Table {table}"
     return comparison(
         rows,
         theirs,
-        title=title
-        if table == "1" or options.size == "paper"
-        else f"{title} ({options.size}: runs {shorter} times shorter)",
+        title=title if table == "1" else told_size(title, options.size),
         panel="task",
         x="operation",
         xs=OPERATIONS,
@@ -68,13 +64,17 @@ def compare(table: str, rows: Sequence[Row], options: Options) -> Comparison:
 def experiment(table: str, title: str, about: str, steps: int, gated: bool = False) -> Experiment:
     cells = list(dict.fromkeys((c.op, c.model) for c in published.cells(paper="nau2020", table=table)))
     operations = list(dict.fromkeys(operation for operation, _ in cells))
-    make = ten_parameter_function if table == "1" else Arithmetic
 
     def work(options: Options) -> list[Training]:
         # Table 1's runs are short and end before the penalty would begin, so only smoke shortens them
         shorter = 1 if table == "1" and options.size != "smoke" else SHORTER[options.size]
         known = gated_recipes(shorter) if gated else recipes(shorter)
-        tasks: dict[str, Task] = {operation: make(operation) for operation in operations}
+        tasks: dict[str, Task] = {
+            operation: ten_parameter_function(operation)
+            if table == "1"
+            else Arithmetic(operation, inputs=INPUTS[options.size])
+            for operation in operations
+        }
         return trainings(cells, known, options, steps=max(2000, steps // shorter), tasks=tasks)
 
     show = comparison_page(lambda rows, options: compare(table, rows, options))
