@@ -1,6 +1,9 @@
 """The emitted C++ loop against the plain loop, and what a member's result may depend on: the member alone."""
 
+import importlib.util
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +28,7 @@ from numerate.loops.trace import NotLowered
 from numerate.units import NAC, NAU, NMU
 
 STEPS = 200
+CPU_FLAGS = cpu.read_text().split() if (cpu := Path("/proc/cpuinfo")).exists() else []
 
 
 def trained(loop: Loop, state: State, members: Members, weights: Tensor) -> State:
@@ -170,6 +174,30 @@ def test_bits_do_not_depend_on_how_steps_are_cut(ensemble):
 def test_bits_do_not_depend_on_threads(ensemble, threads):
     loop, state, members, weights = ensemble
     assert identical(trained(Cpp(loop.step, threads), state, members, weights), trained(loop, state, members, weights))
+
+
+@pytest.mark.skipif("avx2" not in CPU_FLAGS or "fma" not in CPU_FLAGS, reason="needs a processor with AVX2 and FMA")
+@pytest.mark.parametrize("name", ["NALU", "RealNPU"])
+def test_bits_do_not_depend_on_the_width_of_vectors(monkeypatch, name):
+    module = unit(name)
+    step = make_step(module)
+    state, members, weights = make_state(module, 20), make_members(20), make_weights(step, 60, 20)
+    native_width = trained(Cpp(step), state, members, weights)
+    monkeypatch.setattr(native, "_target", lambda command: (("-mavx2", "-mfma"), "avx2"))
+    assert (narrow := Cpp(step)).lanes == 8
+    assert identical(trained(narrow, state, members, weights), native_width)
+
+
+@pytest.mark.slow  # the first compile ever by ziglang may take a minute
+@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the extra numerate[compiler]")
+@pytest.mark.parametrize("name", ["NALU", "RealNPU"])
+def test_bits_do_not_depend_on_the_compiler(monkeypatch, name):
+    module = unit(name)
+    step = make_step(module)
+    state, members, weights = make_state(module, 20), make_members(20), make_weights(step, 60, 20)
+    usual = trained(Cpp(step), state, members, weights)
+    monkeypatch.setattr(native, "find_compiler", lambda: (sys.executable, "-m", "ziglang", "cc"))
+    assert identical(trained(Cpp(step), state, members, weights), usual)
 
 
 def test_evaluation_does_not_depend_on_the_other_members(ensemble):

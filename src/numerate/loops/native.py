@@ -18,7 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
+FLAGS = (
+    "-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-lax-vector-conversions",
+    "-Wno-psabi",
+)  # fmt: skip
 """No rounding is left to the compiler: products and sums are fused only where the source says so."""
 
 
