@@ -49,10 +49,11 @@ def trainings(options: Options) -> list[Training]:
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"]) if options.size == "paper" else []
+    theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"]) if options.size != "smoke" else []
     return comparison(
         rows, theirs, title=told_size("Neural Arithmetic Units, Figure 3", options.size), panel="parameter", x="value",
         panels=list(TITLES), panel_titles=TITLES, x_titles=TITLES, order=MODELS, match=_place,
+        along=None if options.size == "paper" else "series",
     )  # fmt: skip
 
 

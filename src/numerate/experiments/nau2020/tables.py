@@ -57,6 +57,7 @@ def compare(table: str, rows: Sequence[Row], options: Options) -> Comparison:
         xs=OPERATIONS,
         match=lambda cell: ("Arithmetic", cell.model, cell.op),
         x_title="Operation",
+        along="series" if options.size == "quick" and table != "1" else None,  # another setting: orders, not rates
         panel_titles={"Arithmetic": "Ten-parameter function" if table == "1" else "Arithmetic task"},
     )
 
