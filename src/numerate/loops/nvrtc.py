@@ -37,15 +37,21 @@ class Kernel:
         if shared > 48 * 1024:
             _check(_driver().cuFuncSetAttribute(self._function, _MAX_SHARED, shared))
 
-    def launch(self, blocks: int, *arguments: Tensor | int) -> None:
-        """Tensors are handed over by address, whole numbers as 64 bits; work is queued on the current stream."""
+    def launch(self, blocks: int, *arguments: Tensor | int, together: bool = False) -> None:
+        """Tensors are handed over by address, whole numbers as 64 bits; work is queued on the current stream.
+
+        With ``together`` all blocks run at the same time, so that they may wait for each other.
+        """
         values = [ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a) for a in arguments]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
         sizes = (blocks, 1, 1, self.block, 1, 1, self.shared)
         with torch.cuda.device(self.device):
             _use(self.device)
-            _check(_driver().cuLaunchKernel(self._function, *sizes, stream, addresses, None))
+            if together:
+                _check(_driver().cuLaunchCooperativeKernel(self._function, *sizes, stream, addresses))
+            else:
+                _check(_driver().cuLaunchKernel(self._function, *sizes, stream, addresses, None))
 
     @property
     def registers(self) -> int:

@@ -13,7 +13,20 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Statement, Total, View, needed, operands, sources
+from numerate.loops.ir import (
+    Buffer,
+    Fold,
+    Map,
+    Operand,
+    Program,
+    Scan,
+    Statement,
+    Total,
+    View,
+    needed,
+    operands,
+    sources,
+)
 from numerate.loops.lower import lower
 from numerate.loops.step import Tensors
 from numerate.loops.trace import NotLowered, trace
@@ -229,7 +242,9 @@ def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: 
             return view
         first, last = _span(view)
         buffer = Buffer(f"kept{len(copies)}", last - first)
-        copies.append(Map(View.whole(buffer, (last - first,)), "copy", (View(view.buffer, (last - first,), (1,), first),)))
+        copies.append(
+            Map(View.whole(buffer, (last - first,)), "copy", (View(view.buffer, (last - first,), (1,), first),))
+        )
         return View(buffer, view.shape, view.strides, view.offset - first)
 
     changed = [_replaced(s, copied) if s.out.buffer in dependent else s for s in statements]

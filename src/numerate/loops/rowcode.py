@@ -13,11 +13,18 @@ from numerate.loops.pointwise import Pointwise, domain, strides
 from numerate.loops.trace import NotLowered
 
 INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-    "logical_and": "&", "logical_or": "|", "logical_xor": "^",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+    "ne": "!=", "logical_and": "&", "logical_or": "|", "logical_xor": "^",
 }  # fmt: skip
 JOIN = {"sum": "x + y", "prod": "x * y", "max": "maximum(x, y)", "min": "minimum(x, y)"}
 NEUTRAL = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+
+CUDA_NAMES = {
+    "abs": "fabsf", "sqrt": "sqrtf", "exp": "expf", "expm1": "expm1f", "log": "logf", "log1p": "log1pf", "sin": "sinf",
+    "cos": "cosf", "tanh": "tanhf", "atan": "atanf", "erf": "erff", "floor": "floorf", "ceil": "ceilf",
+    "round": "rintf", "trunc": "truncf", "pow": "powf", "atan2": "atan2f", "fma": "fmaf", "to_float": "float",
+}  # fmt: skip
+"""Functions that have another name in CUDA."""
 
 Key = tuple[Buffer, int, tuple[int, ...]]
 """What distinguishes views of the same shape: buffer, offset, strides."""
@@ -42,8 +49,8 @@ def constant(value: float | bool) -> str:
 def call(function: str, values: list[str]) -> str:
     if function in INFIX:
         return f"{values[0]} {INFIX[function]} {values[1]}"
-    if function in ("copy", "neg", "logical_not"):
-        return {"copy": "", "neg": "-", "logical_not": "~"}[function] + values[0]
+    if function in ("copy", "neg"):
+        return {"copy": "", "neg": "-"}[function] + values[0]
     return f"{function}({', '.join(values)})"
 
 
@@ -79,7 +86,7 @@ def arrange(statements: list[Statement]) -> list[Loop]:
 
 
 class RowCode:
-    """Lines of code for one row. With ``symbolic`` widths are written as multiples of ``H``, known only when it runs."""
+    """Lines of C++ for one row. With ``symbolic`` widths are multiples of ``H``, which is known only when they run."""
 
     def __init__(self, program: Pointwise, statements: list[Statement]) -> None:
         self.program, self.statements = program, statements
@@ -149,6 +156,9 @@ class RowCode:
             return f"store({self.address(view, [*terms, 'j'])}, {value}, lanes);"
         return f"scatter({self.address(view, [*terms, f'j * {stride}'])}, {stride}, {value}, lanes);"
 
+    def call(self, function: str, values: list[str]) -> str:
+        return call(function, values)
+
     # ------------------------------------------------------------ loops
 
     def _fused(self, loop: Loop) -> list[str]:
@@ -183,7 +193,7 @@ class RowCode:
                 continue
             assert isinstance(statement, Map)
             kind = "M" if out.buffer.kind == "bool" else "V"
-            text = call(statement.function, [value(a) for a in statement.args])
+            text = self.call(statement.function, [value(a) for a in statement.args])
             known[key(out)] = name = f"v{len(known)}"
             lines.append(f"const {kind} {name} = {text};")
             if out.buffer in self.homes:
@@ -200,10 +210,11 @@ class RowCode:
         inner = tuple(n for n in statement.inner if n != 1)
         opening = [f"for (int64_t i{k} = 0; i{k} < {n}; i{k}++)" for k, n in enumerate(axes)]
         opening[-1:] = [opening[-1] + " {"] if opening else ["{"]
-        loops = [f"for (int64_t i{len(axes) + k} = 0; i{len(axes) + k} < {n}; i{len(axes) + k}++)" for k, n in enumerate(inner[:-1])]
+        loops = [f"for (int64_t i{k} = 0; i{k} < {n}; i{k}++)" for k, n in enumerate(inner[:-1], len(axes))]
 
         def terms(view: View) -> list[str]:
-            return [f"i{k} * {stride}" for k, stride in enumerate(strides(view)[: len(axes) + len(inner) - 1]) if stride]
+            outer = strides(view)[: len(axes) + len(inner) - 1]
+            return [f"i{k} * {stride}" for k, stride in enumerate(outer) if stride]
 
         factors = [self.load(a, terms(a)) if isinstance(a, View) else constant(a) for a in statement.args]
         neutral, out = number(NEUTRAL[statement.function]), statement.out
@@ -236,3 +247,28 @@ class RowCode:
             f"    *({target}) = running = running {sign} *({source});",
             "}",
         ]
+
+
+class UnitCode(RowCode):
+    """Lines of CUDA for one unit of one row of an elementwise step; arrays have one number per block: ``gx[2]``."""
+
+    def __init__(self, program: Pointwise, statements: list[Statement]) -> None:
+        if not program.elementwise:
+            raise NotLowered("a step that looks along the units")
+        super().__init__(program, statements)
+        self.lines = self.body(self.loops[0]) if self.loops else []
+
+    def _element(self, view: View) -> str:
+        array, start = self.homes[view.buffer]
+        stem = array.rstrip("0123456789")
+        return f"{stem}[{array[len(stem) :] or (start + view.offset) // self.program.sizes.hidden}]"
+
+    def load(self, view: View, terms: list[str]) -> str:
+        text = self._element(view)
+        return f"({text} != 0)" if view.buffer.kind == "bool" else text
+
+    def store(self, view: View, terms: list[str], value: str) -> str:
+        return f"{self._element(view)} = {value};"
+
+    def call(self, function: str, values: list[str]) -> str:
+        return call(CUDA_NAMES.get(function, function), values)

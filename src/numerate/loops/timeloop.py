@@ -74,7 +74,9 @@ class Walk:
 class Frame:
     """A ``Walk`` of the C++ sources in memory: whole numbers, arrays of them, the function ``multiply``, a number."""
 
-    def __init__(self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0) -> None:
+    def __init__(
+        self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0
+    ) -> None:
         self.arrays = [(ctypes.c_int64 * max(len(values), 1))(*values) for values in arrays]  # must live as long
         kind = _frame_type(len(numbers), len(arrays))
         self.frame = kind(*numbers, *map(ctypes.addressof, self.arrays), multiply, scale)
@@ -142,9 +144,7 @@ def emit(program: Pointwise, dtype: torch.dtype) -> str:
     for name, statements in (("forward", program.forward), ("backward", program.backward)):
         code = RowCode(program, statements)
         if name == "forward":
-            arguments = (
-                "int64_t H, const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved"
-            )
+            arguments = "int64_t H, const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved"
         else:
             arguments = (
                 "int64_t H, const R *saved, const R *const *state, const R *const *fresh, const R *const *extra, "
@@ -165,6 +165,12 @@ class Loop(Protocol):
     """A step compiled together with its walk along time, forwards and backwards."""
 
     sizes: Sizes
+    dtype: torch.dtype
+    """Of gx, the weight and the outputs; the state and the extra tensors are at least single precision."""
+
+    def accepts(self, walk: Walk) -> bool:
+        """Whether the loop can do this walk."""
+        ...
 
     def forward(
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
@@ -188,6 +194,9 @@ class TimeLoop:
         self.source = emit(self.program, dtype)
         self.library = native.library(self.source)
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+
+    def accepts(self, walk: Walk) -> bool:
+        return True
 
     def forward(
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
@@ -257,7 +266,13 @@ Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
 
 
 def run(
-    loop: Loop, walk: Walk, gx: Tensor, weight: Tensor, state: tuple[Tensor, ...], extras: tuple[Tensor, ...], plain: Plain
+    loop: Loop,
+    walk: Walk,
+    gx: Tensor,
+    weight: Tensor,
+    state: tuple[Tensor, ...],
+    extras: tuple[Tensor, ...],
+    plain: Plain,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state. ``plain`` serves second derivatives."""
     tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
@@ -278,35 +293,44 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, loop: Loop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
         final, history, saved = loop.forward(walk, *_apart(loop, tensors), keep=True)
-        ctx.loop, ctx.walk, ctx.plain = loop, walk, plain
+        ctx.loop, ctx.walk, ctx.plain, ctx.inputs = loop, walk, plain, len(tensors)
         ctx.save_for_backward(*tensors, *history, saved)
         ctx.set_materialize_grads(False)
         return history[0], *final
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+    def backward(ctx: Any, *above: Tensor | None) -> Any:
         loop, walk = ctx.loop, ctx.walk
         *tensors, saved = ctx.saved_tensors
-        count = len(tensors) - loop.sizes.states
-        history = tensors[count:]
-        gx, weight, state, extras = _apart(loop, tensors[:count])
+        history = tensors[ctx.inputs :]
+        gx, weight, state, extras = _apart(loop, tensors[: ctx.inputs])
         if torch.is_grad_enabled():  # this gradient is to be differentiated in its turn
-            return None, None, None, *_plain_gradients(ctx, gx, weight, state, extras, gradients)
-        dout = None if gradients[0] is None else gradients[0].contiguous()
-        dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, gradients[1:])]
+            outputs, final = ctx.plain(gx, weight, state, extras)
+            found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:], again=True)
+            return None, None, None, *found
+        dout = None if above[0] is None else above[0].contiguous()
+        dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
         dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
         return None, None, None, dgx, dweight, *dstate, *dextra
 
 
-def _plain_gradients(
-    ctx: Any, gx: Tensor, weight: Tensor, state: Any, extras: Any, gradients: Sequence[Tensor | None]
+def gradients(
+    results: Sequence[Tensor],
+    above: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    needed: Sequence[bool],
+    again: bool,
 ) -> list[Tensor | None]:
-    inputs = [gx, weight, *state, *extras]
-    wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[3:]) if needed]
-    outputs, final = ctx.plain(gx, weight, state, extras)
-    pairs = [(value, g) for value, g in zip((outputs, *final), gradients) if g is not None and value.requires_grad]
+    """Gradients of the needed inputs by autograd; with ``again`` they can be differentiated in their turn."""
+    pairs = [(value, g) for value, g in zip(results, above) if g is not None and value.requires_grad]
+    wanted = [tensor for tensor, need in zip(inputs, needed) if need]
     found = torch.autograd.grad(
-        [value for value, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
+        [value for value, _ in pairs],
+        wanted,
+        [g for _, g in pairs],
+        create_graph=again,
+        retain_graph=True,
+        allow_unused=True,
     )
     rest = iter(found)
-    return [next(rest) if needed else None for needed in ctx.needs_input_grad[3:]]
+    return [next(rest) if need else None for need in needed]

@@ -38,6 +38,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.cuda_timeloop import CudaTimeLoop
 from numerate.loops.pointwise import Sizes
 from numerate.loops.timeloop import Loop, TimeLoop
 from numerate.recurrent import init
@@ -131,6 +132,15 @@ class Cell(ABC):
         """The compiled loop over time for this cell, whatever its number of inputs; None if there is none."""
         return None
 
+    @property
+    def has_fused(self) -> bool:
+        """Whether an operation of torch computes the same for a whole sequence."""
+        return False
+
+    def fused(self, x: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        """That operation; x: (T, B, I) -> outputs (T, B, H), final state."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused operation")
+
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The recurrent weight and the other tensors that the compiled loop reads."""
         raise NotImplementedError(f"{type(self).__name__} has no compiled loop")
@@ -222,11 +232,14 @@ class ColumnCell(Cell):
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         if self.form == "general":
             return None
-        example = {name: torch.empty(part.shape) for name, part in self.parts("meta").items() if isinstance(part, Tensor)}
-        sizes = Sizes(
-            self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(self.extras(example))
-        )
-        return TimeLoop(self.activate, sizes, dtype)
+        parts = self.parts("meta")
+        extras = self.extras({name: part for name, part in parts.items() if isinstance(part, Tensor)})
+        sizes = Sizes(self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(extras))
+        if device.type == "cuda":
+            return CudaTimeLoop(self.activate, sizes, dtype, device)
+        if device.type != "cpu":
+            return None
+        return TimeLoop(self.activate, sizes, torch.float64 if dtype == torch.float64 else torch.float32)
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return self.recurrent_weight(p), self.extras(p)

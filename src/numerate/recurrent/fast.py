@@ -1,4 +1,9 @@
-"""Which loop walks along time: native code where it exists and pays, else the plain steps, with equal results."""
+"""Which loop walks along time: native code where it exists and pays, else the plain steps, with equal results.
+
+That is the cell's compiled loop; on a GPU, where there is none for a size or type of number, torch's fused operation
+(cuDNN) if it computes the same. Function transforms, tracing, second derivatives, forward-mode derivatives and autocast
+get plain steps.
+"""
 
 import logging
 import os
@@ -6,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -56,8 +61,8 @@ def notice(text: str) -> None:
         logging.getLogger("numerate").warning(text)
 
 
-def ordinary(tensors: Sequence[Tensor]) -> bool:
-    """Whether these are tensors with numbers in them, not stand-ins of a tracer or of a function transform."""
+def ordinary(tensors: Sequence[Any]) -> bool:
+    """Whether these are tensors with numbers in them, and neither traced nor part of a function transform."""
     if torch.jit.is_tracing() or torch.is_autocast_enabled(tensors[0].device.type):
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
@@ -77,29 +82,27 @@ def fast_unroll(
     if torch.compiler.is_compiling():
         return None
     mode, steps = chosen_mode(), x.shape[0] if sizes is None else len(sizes)
-    if mode == "plain" or steps < (1 if mode == "native" else SHORTEST) or x.device.type != "cpu":
+    if mode == "plain" or steps < (1 if mode == "native" else SHORTEST) or x.numel() == 0:
         return None
-    if x.numel() == 0 or not ordinary((x, *state)):
+    if not ordinary((x, *state, *p.values())) or any(tensor.dtype != x.dtype for tensor in (*state, *p.values())):
         return None
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    loop = _native_loop(cell.with_input_size(1), x.device, dtype)
-    if loop is None:
-        return None
-    weight, extras = cell.loop_operands(p)
-    operands = (weight, *state, *extras)
-    if not ordinary(operands) or any(tensor.dtype != x.dtype for tensor in operands):
-        return None
+    loop = _native_loop(cell.with_input_size(1), x.device, x.dtype)
     walk = Walk(tuple(sizes) if sizes is not None else (x.shape[1],) * steps, reverse)
+    if loop is None or not loop.accepts(walk):
+        fused = x.device.type == "cuda" and sizes is None and cell.has_fused
+        return _fused(cell, p, x, state, reverse, plain) if fused else None
 
     def again(gx: Tensor, weight: Tensor, state: State, extras: State) -> tuple[Tensor, State]:
         gx = gx if sizes is not None else gx.unflatten(0, (steps, -1))
         outputs, final = plain(gx, cell.prepared_with(p, weight, extras), state)
         return outputs if sizes is not None else outputs.flatten(0, 1), final
 
-    gx = cell.project(x, _by_columns(p))
-    gx = (gx if sizes is not None else gx.flatten(0, 1)).to(dtype)
-    state, extras = (tuple(tensor.to(dtype) for tensor in group) for group in (state, extras))
-    outputs, final = timeloop.run(loop, walk, gx, weight.to(dtype), state, extras, again)
+    weight, extras = cell.loop_operands(p)
+    gx = cell.project(x, _by_columns(p) if x.device.type == "cpu" else p)
+    gx = (gx if sizes is not None else gx.flatten(0, 1)).to(loop.dtype)
+    number = torch.promote_types(loop.dtype, torch.float32)
+    state, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
+    outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), state, extras, again)
     outputs = outputs if sizes is not None else outputs.unflatten(0, (steps, -1))
     return outputs.to(x.dtype), tuple(entry.to(x.dtype) for entry in final)
 
@@ -118,3 +121,42 @@ def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype) -> Loop |
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:
         notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
         return None
+
+
+# ---------------------------------------------------------------- torch's fused operations
+
+
+def _fused(cell: Cell, p: Parts, x: Tensor, state: State, reverse: bool, plain: Plain) -> tuple[Tensor, State]:
+    """torch's operation for the whole sequence; second derivatives, which it does not have, are those of plain steps."""
+    names, count = list(p), len(state)
+
+    def operation(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        outputs, final = cell.fused(x.flip(0) if reverse else x, rest[:count], dict(zip(names, rest[count:])))
+        return outputs.flip(0) if reverse else outputs, *final
+
+    def again(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        q = dict(zip(names, rest[count:]))
+        outputs, final = plain(cell.project(x, q), cell.prepare(q), rest[:count])
+        return outputs, *final
+
+    outputs, *final = _Fused.apply(operation, again, x, *state, *p.values())
+    return outputs, tuple(final)
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, operation: Any, again: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        copies = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
+        with torch.set_grad_enabled(any(ctx.needs_input_grad)):
+            results = operation(*copies)
+        ctx.again, ctx.copies, ctx.results = again, copies, results
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return tuple(result.detach() for result in results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        differentiated = torch.is_grad_enabled()  # in its turn
+        inputs = ctx.saved_tensors if differentiated else ctx.copies
+        results = ctx.again(*inputs) if differentiated else ctx.results
+        return None, None, *timeloop.gradients(results, gradients, inputs, ctx.needs_input_grad[2:], differentiated)

@@ -100,3 +100,19 @@ class GatedCell(ColumnCell):
         return self.mechanism(
             columns["forget"], columns.get("partner"), columns.get("master_forget"), columns.get("master_input")
         )
+
+    @property
+    def ordinary_gate(self) -> bool:
+        """Whether F and I are each the sigmoid of one map, shifted by nothing but a bias."""
+        return self.mechanism.elementwise and not self.mechanism.refined
+
+    def fused_weights(self, p: Parts) -> list[Tensor]:
+        """The parameters as torch's fused operations want them; the gate's own vector becomes part of the bias.
+
+        They lie one after the other in memory, so that cuDNN need not copy them.
+        """
+        zeros = p["weight_ih"].new_zeros(len(p["weight_ih"]))
+        bias = sum([b for b in (p.get("bias_ih"), self.gate_shift(p)) if b is not None], zeros)
+        tensors = [p["weight_ih"], p["weight_hh"], bias, p.get("bias_hh", zeros)]
+        pieces = torch.cat([tensor.flatten() for tensor in tensors]).split([tensor.numel() for tensor in tensors])
+        return [piece.view_as(tensor) for piece, tensor in zip(pieces, tensors)]

@@ -67,6 +67,15 @@ class GRUCell(GatedCell):
         reset = (x["reset"] + h["reset"]).sigmoid()
         return (gru(f, i, x["candidate"] + reset * recalled, state[0]),)
 
+    @property
+    def has_fused(self) -> bool:
+        return self.ordinary_gate and self.mechanism.tied and self.reset_after
+
+    def fused(self, x: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        weights, start = self.fused_weights(p), state[0].unsqueeze(0)
+        output, final = torch._VF.gru(x, start, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+        return output, (final.squeeze(0),)
+
     def prepare(self, p: Parts) -> Parts:
         if self.reset_after:
             return super().prepare(p)

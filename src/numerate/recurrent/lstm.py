@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from numerate.recurrent.cell import Parts, State
@@ -37,6 +38,15 @@ class LSTMCell(GatedCell):
         columns = self.named(gx + gh)
         f, i = self.open_gates(columns)
         return lstm(f, i, columns["candidate"], columns["output"], state[1])
+
+    @property
+    def has_fused(self) -> bool:
+        return self.ordinary_gate and not self.mechanism.tied
+
+    def fused(self, x: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        weights, start = self.fused_weights(p), [entry.unsqueeze(0) for entry in state]
+        output, *final = torch._VF.lstm(x, start, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+        return output, tuple(entry.squeeze(0) for entry in final)
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         columns = self.columns(gx, state, p)

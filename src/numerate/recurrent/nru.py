@@ -151,12 +151,13 @@ class NRUCell(Cell):
 
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
-        if not rank_one or self.norm_order != 5 or self.layer_norm:
+        if not rank_one or self.norm_order != 5 or self.layer_norm or device.type != "cpu":
             return None
         scale = 1 / self.heads if self.head_reduce == "mean" else 1.0
         rows = 2 * self.heads + 4 * self.factor_size
         columns = self.hidden_size + (rows if self.head_inputs == "xhm" else 0)
-        return NRULoop(self.hidden_size, columns, self.memory_size, self.heads, scale, dtype)
+        number = torch.float64 if dtype == torch.float64 else torch.float32
+        return NRULoop(self.hidden_size, columns, self.memory_size, self.heads, scale, number)
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return p["weight_hh"], (p["weight_heads"], p["bias_heads"])

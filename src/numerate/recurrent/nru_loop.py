@@ -21,11 +21,14 @@ class NRULoop:
     """
 
     def __init__(self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype) -> None:
-        self.sizes = Sizes(hidden, columns, 2, 2)
+        self.sizes, self.dtype = Sizes(hidden, columns, 2, 2), dtype
         self.memory, self.heads, self.scale = memory, heads, scale
         source = Path(__file__).with_name("nru_loop.cpp").read_text()
         self.library = native.library("\n".join([preamble(dtype), source]))
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+
+    def accepts(self, walk: Walk) -> bool:
+        return True
 
     def forward(
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
