@@ -79,7 +79,7 @@ class Sum(nn.Module):
 chain_names = st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=2, max_size=4)
 
 
-quick = settings(max_examples=4, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+quick = settings(max_examples=3, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 
 
 @quick

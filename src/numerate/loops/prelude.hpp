@@ -12,6 +12,7 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
+#define CALLED __attribute__((noinline))  // long or rare: once in the library, however often it is used
 #define RARELY(condition) __builtin_expect(condition, 0)
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -228,7 +229,7 @@ static INLINE V reduce_by_log2(V x, M &exponent) {
 }
 
 // exp everywhere: two factors, so that denormal results and infinity come out right.
-static __attribute__((noinline, cold)) V exp_extreme(V x) {
+static CALLED V exp_extreme(V x) {
   M n;
   const V r = reduce_by_log2(minimum(maximum(x, c(-104.0f)), c(89.0f)), n);
   const M half = n >> 1;
@@ -247,7 +248,7 @@ static INLINE V expm1_moderate(V x) {
   const V r = reduce_by_log2(x, n), scale = power_of_two(n);
   return fma(expm1_reduced(r), scale, scale - 1.0f);
 }
-static __attribute__((noinline, cold)) V expm1_extreme(V x) {
+static CALLED V expm1_extreme(V x) {
   const V moderate = expm1_moderate(minimum(maximum(x, c(-20.0f)), c(87.0f)));
   return where(x > 87.0f, exp_extreme(x), where(x == 0.0f, x, moderate));
 }
@@ -274,7 +275,7 @@ static INLINE V log_normal(V x, V shift) {
   const V tail = fma(n, c(-2.12194440e-4f), fma(square * f, p, square * -0.5f));
   return fma(n, c(0.693359375f), f + tail);
 }
-static __attribute__((noinline, cold)) V log_extreme(V x) {
+static CALLED V log_extreme(V x) {
   const M tiny = x < 0x1p-126f;
   const V result = log_normal(where(tiny, x * 0x1p23f, x), where(tiny, c(23.0f), V{}));
   const V edge = where(x == 0.0f, c(-INF), where(x == INF, x, c(NOT_A_NUMBER)));
@@ -299,7 +300,7 @@ static INLINE V tanh(V x) {
 }
 
 // Large arguments are left to the library, in double precision.
-static __attribute__((noinline, cold)) V sine_extreme(V x, int quarters, V result) {
+static CALLED V sine_extreme(V x, int quarters, V result) {
   for (int lane = 0; lane < LANES; lane++)
     if (!(__builtin_fabsf(x[lane]) < 1e4f)) result[lane] = quarters ? __builtin_cos(x[lane]) : __builtin_sin(x[lane]);
   return result;
@@ -333,13 +334,13 @@ static INLINE V atan_reduced(V x) {
   p = fma(p, z, c(-3.33329491539e-1f));
   return fma(p * z, t, t) + where(upper, c(0.785398163f), V{});
 }
-static INLINE V atan(V x) {
+static CALLED V atan(V x) {
   const V size = abs(x);
   const M large = size > 1.0f;
   const V angle = atan_reduced(where(large, 1.0f / size, size));
   return with_sign_of(where(large, 1.57079633f - angle, angle), x);
 }
-static INLINE V atan2(V y, V x) {
+static CALLED V atan2(V y, V x) {
   const V height = abs(y), width = abs(x);
   const M steep = height > width, equal = height == width;
   V ratio = where(steep, width, height) / where(steep, height, width);
@@ -350,7 +351,7 @@ static INLINE V atan2(V y, V x) {
   return where((x != x) | (y != y), c(NOT_A_NUMBER), with_sign_of(angle, y));
 }
 
-static INLINE V erf(V x) {
+static CALLED V erf(V x) {
   const V t = minimum(abs(x), c(4.0f)), z = x * x, square = t * t;
   V far = fma(c(-1.72853470e-5f), t, c(3.83197126e-4f));
   far = fma(far, square, fma(c(-3.88396438e-3f), t, c(2.42546219e-2f)));
@@ -367,7 +368,7 @@ static INLINE V erf(V x) {
 }
 
 // x to the power y through double precision.
-static INLINE V pow(V x, V y) {
+static CALLED V pow(V x, V y) {
   const V size = abs(x);
   const D d = __builtin_convertvector(size, D), e = __builtin_convertvector(y, D);
   const L bits = (L)d - 0x3FE6A09E667F3BCDll;  // bits of 1/sqrt(2)
