@@ -91,7 +91,7 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
     present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
     look = looks(comparison.series)
     xs = comparison.xs_of(panel)
-    slot = 0.86 / max(1, len(present))
+    slot = (0.3 if comparison.joined else 0.86) / max(1, len(present))
     for i in range(0, len(xs), 2):
         ax.axvspan(i - 0.5, i + 0.5, color=BAND, lw=0, zorder=0)
     for rank, name in enumerate(present):
