@@ -20,7 +20,7 @@ from numerate.train import Training, stack
 
 ENSEMBLES = {2: (225, 4950, 20_000), 100: (225, 1056, 4224)}
 """By the number of inputs."""
-STEPS = {2: 2000, 100: 500}
+STEPS = {2: 5000, 100: 1000}
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -32,7 +32,7 @@ from numerate.loops.eager import Eager
 from numerate.loops.lower import lower
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
 from numerate.loops.trace import NotLowered, evaluation, training_step
-from numerate.units import INALU, NAC, NALU, NAU, NMU, NPU, RealNPU
+from numerate.units import INALU, NAC, NALU, NAU, NMU, RealNPU
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
@@ -92,6 +92,9 @@ def compare(loop: Cuda, module: nn.Module, members: Members, steps: int, bound: 
     uniforms = torch.rand(1003, step.draws, generator=torch.Generator().manual_seed(0))
     expected, found = (r.evaluate(plain.parameters, members.constants, uniforms) for r in (Eager(step), loop))
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-10)
+
+
+RUNNERS = [pytest.param(OnHost, marks=on_host), pytest.param(Cuda, marks=on_gpu)]
 
 
 # ---------------------------------------------------------------- on the host
@@ -197,13 +200,21 @@ def test_units_on_all_operations(name):
     compare(Cuda(make_step(module)), module, make_members(4), 100, 2e-4)
 
 
-@on_gpu
+@pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("hidden", [2, 10])
-@pytest.mark.parametrize(("first", "second"), [(NAU, NMU), (NALU, NALU), (INALU, INALU), (NAC, RealNPU), (NAU, NPU)])
-def test_two_layers_of_a_hundred_inputs(first, second, hidden):
+@pytest.mark.parametrize(("first", "second"), [(NAU, NMU), (NALU, NALU), (INALU, INALU), (NAC, RealNPU)])
+def test_gradients_of_two_layers_of_a_hundred_inputs(first, second, hidden, runner):
+    """Of one step alone, since some of these models are chaotic: rounding grows from step to step."""
+    if runner is OnHost and (first, hidden) not in ((NALU, 2), (INALU, 10)):
+        pytest.skip("left to the GPU, to be quick")
     torch.manual_seed(0)
     step = two_layers(one := first(100, hidden), two := second(hidden, 1))
-    compare(Cuda(step), nn.Sequential(one, two), make_members(2, subsets(2), rate=1e-4), 5, 1e-3)
+    members, state = make_members(2, subsets(2), rate=1e-4), make_state(nn.Sequential(one, two), 2)
+    weights = make_weights(step, 1, 2)
+    plain, other = (trained(loop, state, members, weights).first for loop in (Eager(step), runner(step)))
+    assert any(moment.abs().max() > 0 for moment in plain.values())
+    for name, expected in plain.items():
+        torch.testing.assert_close(other[name], expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item())
 
 
 @on_gpu
@@ -252,7 +263,7 @@ class Echo(nn.Module):
         return self.weight.expand_as(x)
 
 
-@pytest.mark.parametrize("runner", [pytest.param(OnHost, marks=on_host), pytest.param(Cuda, marks=on_gpu)])
+@pytest.mark.parametrize("runner", RUNNERS)
 def test_data_are_equal_bit_for_bit(runner):
     """With beta1 = 0 the first moment is the gradient of the mean of weight · x, which is the mean of x."""
 

@@ -6,7 +6,7 @@ of large parameters (:mod:`~numerate.loops.spread`); small values are kept by ev
 elements through shared memory: every example leaves the factors there, and each thread adds up its own columns.
 """
 
-import math
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
@@ -113,13 +113,12 @@ def emit_training(step: Step, program: Program, threads: int | None = None, limi
         return small
     if not small.tiled:
         return _fitting([training_source(step, program, MIDDLE)], limit)
-    most = min(LARGE, max(MIDDLE, 2 ** math.ceil(math.log2(step.batch))))
-    choices = (training_source(step, program, n) for n in (most, most // 2, most // 4) if n >= MIDDLE)
-    return _fitting([source for source in choices if not _idle(source, step)], limit)
+    choices = (training_source(step, program, LARGE >> halvings) for halvings in range(5))
+    return _fitting((source for source in choices if not _idle(source, step)), limit)
 
 
 def _idle(source: Source, step: Step) -> bool:
-    """Whether half of the threads would have no examples, since each takes several at once."""
+    """Whether half of the threads would have no examples; a warp works at any size."""
     return source.threads > MIDDLE and source.threads * source.rows >= 2 * step.batch
 
 
@@ -130,9 +129,10 @@ def emit_evaluation(program: Program, limit: int = SHARED) -> Source:
     return _fitting([evaluation_source(program, LARGE)], limit)
 
 
-def _fitting(sources: list[Source], limit: int) -> Source:
+def _fitting(sources: Iterable[Source], limit: int) -> Source:
     """The first that a block's shared memory can hold."""
+    needed = 0
     for source in sources:
-        if source.shared <= limit:
+        if (needed := source.shared) <= limit:
             return source
-    raise NotLowered(f"one member needs {sources[-1].shared} bytes of shared memory; this device has {limit}")
+    raise NotLowered(f"one member needs {needed} bytes of shared memory; a block on this device has {limit}")

@@ -9,21 +9,25 @@ from pathlib import Path
 
 from numerate.loops.cuda_emitter import LOOPS, Emitter, folded, literal, place_of, sum_text
 from numerate.loops.homes import views
-from numerate.loops.ir import Buffer, Map, Operand, Program, Total, View, sources
-from numerate.loops.nests import Nest, loop_strides
+from numerate.loops.ir import Buffer, Map, Operand, Program, Statement, Total, View, sources
+from numerate.loops.nests import CHEAP, Nest, loop_strides
 from numerate.loops.spread import Group, moves, sizes
 from numerate.loops.step import Step
 from numerate.loops.trace import NotLowered
 from numerate.streams import Domain
 
 BLOCK = 64
-"""Threads of a block at least; several small members share one."""
+"""Threads of a block whose members need no shared memory; several members share one."""
 DRAWN = 32
 """Random numbers that a thread draws at once into registers, at most."""
+PART = 16
+"""Losses of a thread added in single precision before the sum goes on in double precision."""
 COLUMNS = 16
 """Elements of a sum over the batch that a thread adds up side by side."""
-WORK = 100
-"""Examples with more statements than this are computed one after the other."""
+LIGHT, MIDDLING, HEAVY = 50, 100, 200
+"""Instructions of one example, roughly: up to which several examples are computed side by side, to hide latencies."""
+COSTLY = 8
+"""Instructions of a division, root or elementary function, roughly."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.cuh").read_text()
 
 
-def _source(name: str, emitter: Emitter, block: int, rows: int = 1) -> Source:
+def _source(name: str, emitter: Emitter, rows: int = 1) -> Source:
+    block = emitter.threads if emitter.floats else max(emitter.threads, BLOCK)
     head = [f"#define THREADS {emitter.threads}", f"#define BLOCK {block}", prelude()]
     shared = 4 * emitter.floats * (block // emitter.threads)
     text = "\n".join([*head, *emitter.lines, ""])
@@ -67,7 +72,7 @@ def _source(name: str, emitter: Emitter, block: int, rows: int = 1) -> Source:
 def training_source(step: Step, program: Program, threads: int) -> Source:
     """The kernel ``train``: all steps of a call for every member, ``threads`` of them for each."""
     emitter = _Training(step, program, threads)
-    return _source("train", emitter, max(threads, BLOCK), emitter.rows)
+    return _source("train", emitter, emitter.rows)
 
 
 def rows_at_once(step: Step, threads: int, work: int) -> int:
@@ -76,7 +81,8 @@ def rows_at_once(step: Step, threads: int, work: int) -> int:
     rows = math.lcm(*(4 // math.gcd(4, width) for width in widths))
     if rows * max(widths) > DRAWN:
         return 1
-    while work <= WORK and 2 * rows * sum(widths) <= DRAWN // 2 and step.batch % (2 * rows * threads) == 0:
+    most = DRAWN // 2 if work <= MIDDLING else DRAWN // 4 if work <= HEAVY else 0
+    while 2 * rows * sum(widths) <= most and step.batch % (2 * rows * threads) == 0:
         rows *= 2
     return rows
 
@@ -213,7 +219,7 @@ class _Training(Emitter):
         if large:
             self.slabs(number, large)
         else:
-            self.line(f"#pragma unroll {_unrolled(nests, self.units // self.threads)}")
+            self.line(f"#pragma unroll {2 if _work(nests) <= LIGHT else 1}")
             with self.block(f"for (int unit = thread; unit < {self.units}; unit += THREADS)"):
                 self.unit(nests)
             if self.threads > 32 and self.leave_parts(number):
@@ -394,13 +400,19 @@ def _row_stride(size: int) -> int:
 
 
 def _work(nests: list[Nest]) -> int:
-    """Statements of one example, as they are written out."""
-    return sum(math.prod(nest.loops) * len(list(p.written_out())) for nest in nests for p in nest.statements)
+    """Instructions of one example, roughly."""
+    return sum(
+        math.prod(nest.loops) * len(list(placed.written_out())) * _cost(placed.statement)
+        for nest in nests
+        for placed in nest.statements
+    )
 
 
-def _unrolled(nests: list[Nest], trips: int) -> int:
-    """How many turns of the loop over examples are written out: more for less work, to hide latencies."""
-    return max(1, min(trips, 2 if _work(nests) <= WORK else 1))
+def _cost(statement: Statement) -> int:
+    cheap = not isinstance(statement, Map) or (
+        statement.function in CHEAP and statement.function not in ("div", "sqrt")
+    )
+    return 1 if cheap else COSTLY
 
 
 # ---------------------------------------------------------------- evaluation
@@ -408,7 +420,7 @@ def _unrolled(nests: list[Nest], trips: int) -> int:
 
 def evaluation_source(program: Program, threads: int) -> Source:
     """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for each."""
-    return _source("evaluate", _Evaluation(program, threads), threads)
+    return _source("evaluate", _Evaluation(program, threads))
 
 
 class _Evaluation(Emitter):
@@ -435,13 +447,17 @@ class _Evaluation(Emitter):
             self.member(self.groups[0])
             self.before([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.homes.memory])
             self.line("double sum = 0;")
-            self.line(f"#pragma unroll {_unrolled(nests, 4)}")
-            with self.block("for (int row = thread; row < count; row += THREADS)"):
-                arrays = self.own_arrays(nests)
-                for place in range(self.numbers.size) if self.numbers not in arrays else ():
-                    self.assign(self.numbers, place, f"numbers[{place} * count + row]")
-                self.example(nests, arrays)
-                self.line(f"sum += double({self.last(loss)});")
+            with self.block(f"for (int first = thread; first < count; first += {PART} * THREADS)"):
+                self.line(f"const int end = count < first + {PART} * THREADS ? count : first + {PART} * THREADS;")
+                self.line("float part = 0;")
+                self.line(f"#pragma unroll {4 if _work(nests) <= LIGHT else 2 if _work(nests) <= HEAVY else 1}")
+                with self.block("for (int row = first; row < end; row += THREADS)"):
+                    arrays = self.own_arrays(nests)
+                    for place in range(self.numbers.size) if self.numbers not in arrays else ():
+                        self.assign(self.numbers, place, f"numbers[{place} * count + row]")
+                    self.example(nests, arrays)
+                    self.line(f"part += {self.last(loss)};")
+                self.line("sum += double(part);")
             self.line("UNROLL for (int distance = 16; distance > 0; distance /= 2)")
             self.line("  sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);")
             self.line("if (thread % 32 == 0) parts[thread / 32] = sum;")

@@ -102,7 +102,7 @@ INLINE void together() {
 // All threads get `value` of every thread put together; those of one warp only.
 template <float (*JOIN)(float, float)> INLINE float over_warp(float value) {
   UNROLL for (int distance = (THREADS < 32 ? THREADS : 32) / 2; distance > 0; distance /= 2)
-    value = JOIN(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
+    value = JOIN(value, __shfl_xor_sync(BLOCK < 32 ? (1u << BLOCK % 32) - 1 : 0xFFFFFFFFu, value, distance));
   return value;
 }
 
