@@ -76,9 +76,9 @@ class Stacked:
     def _evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         count = len(next(iter(parameters.values())))
         losses = []
-        # as many members at once as keep a layer near 2**22 numbers and long examples near 2**25; fixed by step and n
+        # at most so many members at once that a layer stays near 2**22 numbers, long examples near 2**25
         n, draws = uniforms.shape
-        block = max(1, min(2**22 // max(1, n * self._widest()), 2**25 // max(1, n * draws)))
+        block = max(1, min(self.block, 2**22 // max(1, n * self._widest()), 2**25 // max(1, n * draws)))
         for index in _blocks(count, block, uniforms.device):
             chosen = [{k: v[index].to(self.device) for k, v in group.items()} for group in (parameters, constants)]
             losses.append(self._loss(chosen[0], chosen[1], uniforms.to(self.device))[: _unpadded(index, count)])

@@ -151,7 +151,7 @@ def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> Non
         locator = LogLocator(subs=(1.0,) if decades else (1.0, 2.0, 5.0), numticks=12)
         if metric.floor is not None and low == metric.floor:  # the floor has a mark even where it is not round
             marks = [float(mark) for mark in locator.tick_values(low, high)]
-            locator = FixedLocator([low, *(mark for mark in marks if low * (high / low) ** 0.08 < mark < 1.6 * high)])
+            locator = FixedLocator([low, *(mark for mark in marks if low * (high / low) ** 0.06 < mark < 1.6 * high)])
         ax.yaxis.set_major_locator(locator)
         ax.yaxis.set_minor_locator(NullLocator())
     floor, ceiling = (-inf, inf) if metric.scale == "linear" else (metric.floor or -inf, metric.ceiling or inf)

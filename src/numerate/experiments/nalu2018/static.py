@@ -1,14 +1,15 @@
 """Tables 6, 7 and 12: sums over two sections of a vector and six functions of them; every nonlinearity, NAC, NALU."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
 from numerate.experiments.nalu2018.models import COMPLEX, STATIC
-from numerate.experiments.nalu2018.scores import FUNCTIONS, RAW, RELATIVE, compare
+from numerate.experiments.nalu2018.scores import FUNCTIONS, RATES, RAW, RELATIVE, compare
 from numerate.experiments.pages import comparison_page
 from numerate.report import Metric
 from numerate.tasks import OPERATIONS, StaticArithmetic
-from numerate.train import Training
+from numerate.train import Adam, Training
 
 REFERENCE = "None"  # the untrained linear model is the Random of the tables
 STEPS = {"smoke": 200, "quick": 20_000, "paper": 200_000}
@@ -32,16 +33,17 @@ def trainings(recipes: Mapping[str, Recipe], options: Options) -> list[Training]
     chosen = choose_recipes(options.units, dict(recipes))
     steps = STEPS[options.size]
     return [
-        recipe.training(
+        replace(recipe, optimiser=Adam(rate)).training(
             task=StaticArithmetic(operation),
-            seeds=options.seed_range(smoke=3, quick=10, paper=100),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
             steps=steps,
             evaluate_every=steps // 20,
             evaluation_size=200 if options.size == "smoke" else 2000,
-            labels={"unit": name, "function": FUNCTIONS[operation]},
+            labels={"unit": name, "function": FUNCTIONS[operation], "rate": rate},
         )
         for name, recipe in ({REFERENCE: recipes[REFERENCE]} | chosen).items()
         for operation in OPERATIONS
+        for rate in RATES
     ]
 
 
