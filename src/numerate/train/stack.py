@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
-from numerate.train.specification import Training
+from numerate.train.specification import Restart, Training
 from numerate.units import parameter_bounds
 
 
@@ -133,35 +134,39 @@ class PenaltyWeights:
         return torch.stack(tables) if tables else torch.zeros(0, steps, len(self.which), device=self.device)
 
 
-def restart_times(run: Run, curve: np.ndarray, since: int, start: int, steps: int) -> int | None:
-    """When, in [start, start + steps), this run's parameters are to be drawn anew; None if not.
+def restart_times(
+    rule: Restart, every: int, curves: np.ndarray, since: np.ndarray, start: int, steps: int
+) -> np.ndarray:
+    """When, in [start, start + steps), each member's parameters are to be drawn anew; (S,), -1 for not at all.
 
-    ``curve``: validation errors at 0, evaluate_every, ... up to ``start``; ``since``: the step after the last restart,
-    where its notes begin. Step t notes curve[t // evaluate_every]; see :class:`Restart`.
+    ``curves``: validation errors at 0, ``every``, ... up to ``start``, (S, points); ``since``: (S,), the step after the
+    last restart, where a member's notes begin. Step t notes curves[:, t // every]; see :class:`Restart`.
     """
-    rule, every = run.training.restart, run.training.evaluate_every
-    if rule is None:
-        return None
-    first = max(start, since + rule.history)  # more than `history` notes from here on
-    times = np.arange(-(-first // rule.every) * rule.every, start + steps, rule.every)
-    times = times[times > 0]
-    if not len(times) or not np.isfinite(curve).all():
-        return None
-    ends = np.arange(1, len(curve) + 1) * every
-    sums = np.concatenate([[0.0], np.cumsum(curve * every)])
-    squares = np.concatenate([[0.0], np.cumsum(curve * curve * every)])
+    times = np.arange(-(-max(start, 1) // rule.every) * rule.every, start + steps, rule.every)[None]  # (1, times)
+    begin = since[:, None]
+    length = times + 1 - begin
+    half = np.maximum(length, 2) // 2
+    totals, squares = (np.pad(np.cumsum(c * every, -1), ((0, 0), (1, 0))) for c in (curves, curves * curves))
 
-    def upto(totals: np.ndarray, t: np.ndarray) -> np.ndarray:  # total of the notes of steps 0 .. t - 1
-        return np.interp(t, np.concatenate([[0], ends]), totals)
+    def noted(total: np.ndarray, value: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Sum over the steps 0 .. t - 1 of what they noted, from the sums at whole evaluations."""
+        place = np.minimum(t // every, curves.shape[1] - 1)
+        rest = t - place * every
+        return np.take_along_axis(total, place, -1) + np.take_along_axis(value, place, -1) * rest
 
-    length = times + 1 - since
-    middle = since + length // 2
-    older = (upto(sums, middle) - upto(sums, np.full_like(middle, since))) / (length // 2)
-    newer_count = length - length // 2
-    newer = (upto(sums, times + 1) - upto(sums, middle)) / newer_count
-    spread = (upto(squares, times + 1) - upto(squares, middle)) / newer_count - newer**2
-    due = (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
-    return int(times[due.argmax()]) if due.any() else None
+    with np.errstate(invalid="ignore", over="ignore"):
+        middle, end = begin + half, np.broadcast_to(times + 1, length.shape)
+        older = (noted(totals, curves, middle) - noted(totals, curves, begin)) / half
+        newer_count = np.maximum(length - half, 1)
+        newer = (noted(totals, curves, end) - noted(totals, curves, middle)) / newer_count
+        square = curves * curves
+        spread = (noted(squares, square, end) - noted(squares, square, middle)) / newer_count - newer**2
+        due = (length > rule.history) & (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
+    due &= np.isfinite(curves).all(-1, keepdims=True)
+    return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
+
+
+_TRACING = Lock()  # torch.fx keeps what it traces in one place for all threads
 
 
 def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
@@ -171,8 +176,9 @@ def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
     def call(parameters: Tensors) -> Any:
         if not graph:
             names = list(parameters)
-            flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
-            graph.append(flat(*parameters.values()))
+            with _TRACING:
+                flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
+                graph.append(flat(*parameters.values()))
         return graph[0](*parameters.values())
 
     return call

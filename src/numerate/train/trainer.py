@@ -220,15 +220,12 @@ class _Group:
 
     def _restarts(self, start: int, steps: int) -> list[tuple[int, list[int]]]:
         """(step, members that restart there), in order."""
-        if self.training.restart is None:
+        rule = self.training.restart
+        if rule is None or start + steps <= rule.history:
             return []
         curves = torch.stack(self.curves["validation"], -1).double().cpu().numpy()
-        times = [
-            stack.restart_times(run, curves[s], int(self.since[s]), start, steps) for s, run in enumerate(self.runs)
-        ]
-        return [
-            (t, [s for s, own in enumerate(times) if own == t]) for t in sorted({t for t in times if t is not None})
-        ]
+        times = stack.restart_times(rule, self.training.evaluate_every, curves, self.since, start, steps)
+        return [(int(t), np.flatnonzero(times == t).tolist()) for t in np.unique(times[times >= 0])]
 
     def _restart(self, due: list[int], at: int) -> None:
         self.restarts[due] += 1
