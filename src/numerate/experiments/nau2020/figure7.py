@@ -98,7 +98,7 @@ EXPERIMENTS = [
         reasons=(
             "'No W-clamp' means, as run: weights are not clamped after a step, but the equation still clamps them, so "
             "that outside the bounds only the penalty has a gradient; without it a weight that leaves stays outside.",
-            "A claim about success rates holds if Boschloo's exact test of the pooled counts says so at 5 %, and cannot "
+            "A claim about rates holds if Boschloo's exact test of the pooled counts says so at 5 %, and cannot "
             "be told where chance would explain the difference.",
             "The paper's figure is known to us as text (C.3) alone; there are no published points to overlay.",
             *REASONS[1:],

@@ -1,0 +1,108 @@
+"""Heim et al.'s large-scale arithmetic: 100 inputs, 100 hidden values; medians of the test error."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.models import Layer, two_layers
+from numerate.experiments.pages import comparison_page
+from numerate.published import Published
+from numerate.report import Comparison, comparison
+from numerate.report.errors import ERROR, ERRORS, errors
+from numerate.results import Row
+from numerate.tasks.large_scale import LargeScale
+from numerate.train import Adam, Penalty, Training
+from numerate.units import NALU, NAU, NMU, NPU, Growth, NaiveNPU, RealNPU, l1
+
+LAYERS: dict[str, tuple[Layer, Layer]] = {
+    "NPU": (NAU, NPU),
+    "Real NPU": (NAU, RealNPU),
+    "NALU": (NALU, NALU),
+    "NMU": (NAU, NMU),
+    "Naive NPU": (NAU, NaiveNPU),
+}
+THEIRS = {
+    "add": (0.091, 0.065, 1700.0, 0.009, 17000.0),
+    "mul": (4.7, 3.4, 4.0e94, 10000.0, 3100.0),
+    "inverse": (2.0e-7, 1.7e-6, 740.0, 1.69, None),
+    "sqrt": (0.09, 0.026, 4.0e6, 10.8, None),
+}
+"""Median test errors in the order of ``LAYERS``, from the table in the authors' repository; None: infinite there."""
+TITLES = {"add": "a + b", "sub": "a − b", "mul": "a · b", "inverse": "1 / a", "sqrt": "√a"}
+STEPS = {"smoke": 200, "quick": 2_000, "paper": 50_000}
+SIZES = {"smoke": (10, 5, 1), "quick": (100, 50, 12), "paper": (100, 50, 12)}
+"""Inputs, subset, overlap."""
+
+
+def recipe(name: str, operation: str, options: Options, hidden: int) -> Recipe:
+    """L1 on all weights, ten times stronger after every fifth of a run of 50,000 steps; faster rate for sums."""
+    start, end = (1e-9, 1e-7) if operation == "inverse" else (1e-5, 1e-4)
+    first, second = LAYERS[name]
+    model = partial(two_layers, first=first, second=second, hidden=hidden)
+    rate = 1e-2 if operation == "add" else 5e-3
+    return Recipe(model, Adam(rate), (Penalty(l1, Growth(start, end, STEPS[options.size] // 5)),))
+
+
+def trainings(options: Options) -> list[Training]:
+    inputs, subset, overlap = SIZES[options.size]
+    operations = tuple(TITLES) if options.size == "paper" else ("add",) if options.size == "smoke" else tuple(THEIRS)
+    return [
+        each.training(
+            task=LargeScale(operation, inputs=inputs, subset=subset, overlap=overlap),
+            seeds=options.seed_range(smoke=2, quick=4, paper=10),
+            steps=STEPS[options.size],
+            evaluate_every=min(1000, STEPS[options.size]),
+            evaluation_size=1000,
+            labels={"unit": name, "operation": operation, "size": f"{inputs} inputs"},
+        )
+        for operation in operations
+        for name, each in choose_recipes(
+            options.units, {name: recipe(name, operation, options, inputs) for name in LAYERS}
+        ).items()
+    ]
+
+
+def published() -> list[Published]:
+    """The authors' medians as published numbers."""
+    return [
+        Published(
+            paper="npu2020", table="large scale", task="large scale", op=operation, model=name, range=None,
+            metric=ERROR.name, value=value, low=None, high=None, n=10, note="median", source="authors' repository",
+        )
+        for operation, values in THEIRS.items()
+        for name, value in zip(LAYERS, values)
+    ]  # fmt: skip
+
+
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
+    title = "Primer 2022: Heim et al.'s large-scale arithmetic"
+    if options.size != "paper":
+        title += f" ({options.size}: {STEPS[options.size]:,} steps instead of 50,000)"
+    place = f"{SIZES[options.size][0]} inputs"
+    return comparison(
+        rows, published() if options.size != "smoke" else [], title=title, panel="size", x="operation",
+        xs=list(TITLES), match=lambda cell: (place, cell.model, cell.op), measure=errors, metrics=ERRORS,
+        x_title="Function", order=list(LAYERS),
+    )  # fmt: skip
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="primer2022/npu-large",
+        title="Heim et al.: large-scale arithmetic, 100 inputs, 100 hidden values, five models",
+        trainings=trainings,
+        show=comparison_page(compare),
+        about=(
+            "Two layers with 100 hidden values learn sums of two halves of 100 inputs and a function of them; the "
+            "median of the test error over runs (Heim et al. 2020; Primer, 6.2)."
+        ),
+        reasons=(
+            "Inputs: a lattice of 4096 points, shifted at random for each run, stands for Sobol's sequence; the "
+            "authors draw ever new points of it.",
+            "Adam in place of RMSProp, and the units' own initialisation in place of U(0, 0.1).",
+            "50,000 steps (Primer, Table 2); the released configuration says 100,000.",
+            "Test ranges: the Primer's Table 2; √a has [0, 6) as in the released script.",
+            "1 / a on (−0.5, 0.5): sums near zero dominate the mean squared error, so single test points decide it.",
+        ),
+    )
+]
