@@ -1,10 +1,10 @@
 """The loop over time on a GPU: one persistent kernel forwards, one backwards, from the same statements as on the CPU.
 
-How the work is cut is written in ``timeloop.cuh``; here a plan is chosen, the kernels are put together and launched.
-Steps must be elementwise, and all sequences of a batch equally long.
+How the work is cut is written in ``grid.cuh`` and ``timeloop.cuh``; here a plan is chosen, the kernels are put together
+and launched. Steps must be elementwise, and all sequences of a batch equally long.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,7 +60,7 @@ class Plan:
         return 2 * rows * (self.columns_each * self.forward_depth + self.backward_depth) + copied / 48 + 20 * self.parts
 
     def shared(self, backward: bool) -> int:
-        """Bytes of shared memory of a block: see ``Product`` in timeloop.cuh."""
+        """Bytes of shared memory of a block: see ``Product`` in grid.cuh."""
         depth, subs = (self.backward_depth, self.subs) if backward else (self.forward_depth, 1)
         columns = self.units if backward else 32 * self.columns_each
         padded = self.rows + 4 * (self.rows % 8 == 0)
@@ -91,16 +91,22 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
     return sorted(found, key=lambda plan: plan.cost)
 
 
-def emit(program: Pointwise, plan: Plan, storage: str, direction: str, device: str | None = None) -> str:
-    """The CUDA source of one direction; ``device`` in place of ``scalar.cuh`` for another machine."""
+def cuda_source(storage: str, direction: str, constants: Mapping[str, float], kernel: str, unit: str = "") -> str:
+    """A source that walks in one direction: what all kernels share, sizes, the function of a unit, and the kernel."""
+    lines = [_file("scalar.cuh"), f"typedef {storage} S;", f"#define {direction.upper()}"]
+    for name, value in constants.items():
+        lines.append(f"const {'int' if isinstance(value, int) else 'float'} {name} = {value!r};")
+    return "\n".join([*lines, "", _file("grid.cuh"), unit, kernel])
+
+
+def emit(program: Pointwise, plan: Plan, storage: str, direction: str) -> str:
+    """The CUDA source of one direction."""
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "BLOCKS": sizes.columns // sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts,
         "ROWS": plan.rows, "PASSES": plan.passes, "STATES": sizes.states, "EXTRAS": sizes.extras,
         "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden,
     }  # fmt: skip
-    lines = [_file("scalar.cuh") if device is None else device, f"typedef {storage} S;", f"#define {direction.upper()}"]
-    lines += [f"const int {name} = {value};" for name, value in constants.items()]
     if direction == "forward":
         arguments = (
             "const float *gx, const float *gh, const float *state, const float *extra, float *fresh, float *saved"
@@ -112,10 +118,11 @@ def emit(program: Pointwise, plan: Plan, storage: str, direction: str, device: s
             "float *dgx, float *dgh, float *dstate, float *dextra"
         )
         code = UnitCode(program, program.backward)
-    lines += ["", f"INLINE void {direction}_unit({arguments}) {{", *(f"  {line}" for line in code.lines), "}", ""]
+    body = [f"INLINE void {direction}_unit({arguments}) {{", *(f"  {line}" for line in code.lines), "}", ""]
     if direction == "backward":
-        lines += ["// All columns of the gradient of gh, in order.", *_gather(program), ""]
-    return "\n".join(lines).replace("new[", "fresh[") + "\n" + _file("timeloop.cuh")
+        body += ["// All columns of the gradient of gh, in order.", *_gather(program), ""]
+    unit = "\n".join(body).replace("new[", "fresh[")
+    return cuda_source(storage, direction, constants, _file("timeloop.cuh"), unit)
 
 
 def _gather(program: Pointwise) -> list[str]:
@@ -147,7 +154,7 @@ class CudaTimeLoop:
         self.program = pointwise(activate, sizes)
         if not self.program.elementwise:
             raise NotLowered("a step that looks along the units")
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, list[Plan]] = {}
         self._kernels: dict[tuple[Plan, str], nvrtc.Kernel] = {}
 
     @cached_property
@@ -156,11 +163,12 @@ class CudaTimeLoop:
 
     def accepts(self, walk: Walk) -> bool:
         """Whether sequences are equally long and the weight fits into the registers of the device."""
-        return min(walk.sizes) == walk.batch and bool(plans(self.sizes, walk.batch, self.processors, self.memory))
+        return min(walk.sizes) == walk.batch and bool(self.plans(walk.batch))
 
-    def plan(self, batch: int) -> Plan:
+    def plans(self, batch: int) -> list[Plan]:
+        """All plans that fit, the best one first."""
         if batch not in self._plans:
-            self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)[0]
+            self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)
         return self._plans[batch]
 
     def kernel(self, plan: Plan, direction: str) -> nvrtc.Kernel:
@@ -174,7 +182,7 @@ class CudaTimeLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
         """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
-        plan, rows, hidden = self.plan(walk.batch), len(gx), self.sizes.hidden
+        plan, rows, hidden = self.plans(walk.batch)[0], len(gx), self.sizes.hidden
         final = torch.stack(tuple(state))
         out = gx.new_empty(rows, hidden)
         history = [gx.new_empty(0)] if not keep else [final.new_empty(self.sizes.states - 1, rows, hidden)]
@@ -196,7 +204,7 @@ class CudaTimeLoop:
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
-        plan, (out, rest), hidden = self.plan(walk.batch), history, self.sizes.hidden
+        plan, (out, rest), hidden = self.plans(walk.batch)[0], history, self.sizes.hidden
         initial, dstate = torch.stack(tuple(state)), torch.stack(tuple(dfinal)).float()
         dgx = weight.new_empty(len(out), self.sizes.columns)
         dgh = weight.new_empty(len(out), self.program.own)

@@ -1,13 +1,14 @@
 """What happens between the matrix products of a recurrent step: forward and gradient as statements over one row.
 
 ``activate(gx, gh, state, extras) -> state`` is traced together with its vector-Jacobian product and lowered to the
-intermediate form of :mod:`numerate.loops.ir`. The statements are then divided: the forward part makes the new state, the
-backward part the gradients. Results of the forward part that cost more than a product are saved for the backward part;
-cheap ones are computed again, and so are functions of the states alone: new memory costs more than an exponential.
+intermediate form of :mod:`numerate.loops.ir`. The statements are then divided: the forward part makes the new state,
+the backward part the gradients. Results of the forward part that cost more than a product are saved for the backward
+part; cheap ones are computed again, and so are functions of the states alone: new memory costs more than an exponential.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -133,7 +134,7 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
 
     def function(values: Tensors) -> Tensors:
         arguments = (values["gx"], values["gh"], group(values, "state"), group(values, "extra"))
-        new, pull = torch.func.vjp(activate, *arguments)
+        new, pull, *_ = torch.func.vjp(activate, *arguments)
         dgx, dgh, dstate, dextra = pull(group(values, "grad"))
         groups = {"new": new, "dstate": dstate, "dextra": dextra}
         named = {f"{name}.{k}": v for name, values in groups.items() for k, v in enumerate(values)}
@@ -168,7 +169,7 @@ def _in_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list
             result.append(statement)
             continue
         assert isinstance(statement, Map)
-        for start, end in zip(cuts, cuts[1:]):
+        for start, end in pairwise(cuts):
             buffer = Buffer(f"{statement.out.buffer.name}_{start}", end - start, statement.out.buffer.kind)
             parts = tuple(_sliced(a, start, end) if isinstance(a, View) else a for a in statement.args)
             result.append(Map(View.whole(buffer, (end - start,)), statement.function, parts))

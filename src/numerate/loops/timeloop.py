@@ -37,7 +37,7 @@ def _file(name: str) -> str:
 
 @dataclass(frozen=True)
 class Walk:
-    """Which rows take part in which step: ``sizes[t]`` of them, the first ones; from the last step on with ``reverse``."""
+    """Which rows take part in which step: the first ``sizes[t]``; from the last step to the first with ``reverse``."""
 
     sizes: tuple[int, ...]
     reverse: bool
@@ -52,7 +52,7 @@ class Walk:
         return max(self.sizes)
 
     def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
-        """The gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
+        """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
         batch = self.batch
         if min(self.sizes) < batch:
             return dgh.mT @ torch.cat((initial, history))[self.previous(history.device)]
@@ -137,28 +137,32 @@ def packed(matrix: Tensor) -> Tensor:
 # ---------------------------------------------------------------- the emitted loop
 
 
+_ARGUMENTS = {
+    "forward": "const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved",
+    "backward": "const R *saved, const R *const *state, const R *const *fresh, const R *const *extra, "
+    "const R *const *grad, R *dgx, R *dgh, R *const *dstate, R *const *dextra",
+}
+"""Of the emitted functions of one row."""
+
+
 def emit(program: Pointwise, dtype: torch.dtype) -> str:
     """The C++ source of the forward and backward walk."""
     lines = [preamble(dtype), f"const int STATES = {program.sizes.states};"]
     lines.append("#define INLINED __attribute__((always_inline))")
     for name, statements in (("forward", program.forward), ("backward", program.backward)):
         code = RowCode(program, statements)
-        if name == "forward":
-            arguments = "int64_t H, const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved"
-        else:
-            arguments = (
-                "int64_t H, const R *saved, const R *const *state, const R *const *fresh, const R *const *extra, "
-                "const R *const *grad, R *dgx, R *dgh, R *const *dstate, R *const *dextra"
-            )
-        lines += ["", f"static INLINE void {name}_row({arguments}) {{"]
-        for array in sorted(code.arrays()):
-            stem, place = array.rstrip("0123456789"), array[len(array.rstrip("0123456789")) :]
-            if place:
-                read_only = stem in ("state", "extra", "grad") or (stem == "new" and name == "backward")
-                source = {"new": "fresh"}.get(stem, stem)
-                lines.append(f"  {'const ' if read_only else ''}R *const {array} = {source}[{place}];")
-        lines += ["  " + line for line in code.lines] + ["}"]
+        lines += ["", f"static INLINE void {name}_row(int64_t H, {_ARGUMENTS[name]}) {{"]
+        lines += [f"  {_pointer(array, name)}" for array in sorted(code.arrays()) if array[-1].isdigit()]
+        lines += [f"  {line}" for line in code.lines] + ["}"]
     return "\n".join([*lines, "", _file("timeloop.hpp")])
+
+
+def _pointer(array: str, direction: str) -> str:
+    """Declare ``state1`` and its like, given as an array of pointers; new states are ``fresh`` to C++."""
+    stem = array.rstrip("0123456789")
+    read = stem in ("state", "extra", "grad") or (stem == "new" and direction == "backward")
+    source = "fresh" if stem == "new" else stem
+    return f"{'const ' if read else ''}R *const {array} = {source}[{array.removeprefix(stem)}];"
 
 
 class Loop(Protocol):

@@ -127,7 +127,7 @@ def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype) -> Loop |
 
 
 def _fused(cell: Cell, p: Parts, x: Tensor, state: State, reverse: bool, plain: Plain) -> tuple[Tensor, State]:
-    """torch's operation for the whole sequence; second derivatives, which it does not have, are those of plain steps."""
+    """torch's operation for the whole sequence; second derivatives, which it has not, are those of plain steps."""
     names, count = list(p), len(state)
 
     def operation(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from numerate.loops.timeloop import Loop
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
+from numerate.recurrent.nru_cuda import CudaNRULoop
 from numerate.recurrent.nru_loop import NRULoop
 from numerate.units.base import one_of, positive
 
@@ -151,13 +152,16 @@ class NRUCell(Cell):
 
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
-        if not rank_one or self.norm_order != 5 or self.layer_norm or device.type != "cpu":
+        if not rank_one or self.norm_order != 5 or self.layer_norm:
             return None
         scale = 1 / self.heads if self.head_reduce == "mean" else 1.0
         rows = 2 * self.heads + 4 * self.factor_size
         columns = self.hidden_size + (rows if self.head_inputs == "xhm" else 0)
+        sizes = (self.hidden_size, columns, self.memory_size, self.heads)
+        if device.type == "cuda":
+            return CudaNRULoop(*sizes, scale, dtype, device)
         number = torch.float64 if dtype == torch.float64 else torch.float32
-        return NRULoop(self.hidden_size, columns, self.memory_size, self.heads, scale, number)
+        return NRULoop(*sizes, scale, number) if device.type == "cpu" else None
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return p["weight_hh"], (p["weight_heads"], p["bias_heads"])
