@@ -1,0 +1,100 @@
+"""The experiments that compare tables: they cover every published cell, run at smoke size and show what they ran."""
+
+import re
+
+import pytest
+
+from numerate import published
+from numerate.experiments import Options, experiments, select
+from numerate.results import Store
+from numerate.train import train
+
+
+def run(id_, folder, **options):
+    chosen = Options("smoke", **options)
+    (experiment,) = select([id_])
+    with Store(folder / "results.sqlite") as store:
+        train(experiment.trainings(chosen), store, experiment=id_)
+        keys = [key for t in experiment.trainings(chosen) for key in t.run_keys()]
+        rows = experiment.rows_of(store.rows(keys=keys), chosen)
+    assert len(rows) == len(keys)
+    return experiment.show(experiment, rows, chosen, folder / id_), rows
+
+
+@pytest.mark.parametrize("table", ["9", "10", "11", "12"])
+def test_the_primers_tables_run_every_published_cell_as_published(table):
+    (experiment,) = select([f"primer2022/table{table}"])
+    work = experiment.trainings(Options("paper"))
+    ours = {(t.labels["unit"], t.labels["range"]) for t in work}
+    assert ours == {(cell.model, cell.range) for cell in published.cells(paper="primer2022", table=table)}
+    assert {(len(t.seeds), t.steps, t.batch, t.evaluation_size) for t in work} == {(25, 50_000, 128, 10_000)}
+
+
+def test_the_whole_benchmark_has_5175_runs_in_207_cells():
+    work = select(["primer2022"])[0].trainings(Options("paper"))
+    assert len(work) == 207
+    assert sum(len(t.seeds) for t in work) == 5175
+    assert len({t.form for t in work}) == 18  # so many stacks
+
+
+@pytest.mark.parametrize(("table", "cells", "steps"), [("1", 3, 200_000), ("2", 11, 5_000_000), ("6", 66, 5_000_000)])
+def test_the_arithmetic_tables_run_every_published_cell_as_published(table, cells, steps):
+    work = select([f"nau2020/table{table}"])[0].trainings(Options("paper"))
+    assert len(work) == cells
+    assert {(len(t.seeds), t.steps) for t in work} == {(100, steps)}
+    inputs = {t.task.inputs for t in work}
+    assert inputs == ({4} if table == "1" else {100})
+
+
+def test_tables_2_and_6_share_their_runs():
+    two, six = (
+        {key for t in select([f"nau2020/table{n}"])[0].trainings(Options("paper")) for key in t.run_keys()}
+        for n in "26"
+    )
+    assert two <= six
+
+
+@pytest.mark.parametrize(("id_", "units"), [("nau2020/table1", None), ("nau2020/table2", ("NMU", "NAU"))])
+def test_tables_of_the_arithmetic_task_run_at_smoke_size(tmp_path, id_, units):
+    shown, rows = run(id_, tmp_path, units=units)
+    assert shown.page.is_file()
+    assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in rows if row.status == "finished")
+
+
+def test_figure_3_runs_at_smoke_size(tmp_path):
+    shown, rows = run("nau2020/figure3", tmp_path, units=("NMU",))
+    assert {row.labels["parameter"] for row in rows} == {"hidden", "range"}
+    assert shown.page.is_file()
+
+
+def test_the_zoo_ranks_units(tmp_path):
+    shown, rows = run("zoo", tmp_path, units=("NAU", "NMU"))
+    assert {row.labels["unit"] for row in rows} == {"NAU", "NMU"}
+    assert "The zoo" in shown.page.read_text()
+
+
+def test_the_zoo_has_every_arithmetic_unit():
+    import numerate.units as units
+
+    work = select(["zoo"])[0].trainings(Options("quick"))
+    text = " ".join(str(t.description()["model"]) for t in work)
+    logic_and_baselines = {"NLRL", "NSR", "CalcNet", "MLP", "Unit"}
+    classes = {n for n in units.__all__ if isinstance(c := getattr(units, n), type) and issubclass(c, units.Unit)}
+    assert {name for name in classes - logic_and_baselines if f":{name}'" not in text} == set()
+
+
+def test_discover_finds_the_formula(tmp_path):
+    shown, _ = run("discover", tmp_path)
+    assert "NAU → NMU" in shown.page.read_text()
+
+
+def test_every_experiment_of_the_catalogue_so_far_has_a_title_and_an_id_of_its_paper():
+    for id_, experiment in experiments().items():
+        assert re.fullmatch(r"(primer2022|nau2020|nalu2018)(/[a-z0-9-]+)?|zoo|discover", id_)
+        assert experiment.title
+
+
+def test_a_paper_stands_for_all_of_its_experiments():
+    assert len(select(["nau2020"])) > 5
+    with pytest.raises(ValueError, match="there is no experiment 'nau2021'"):
+        select(["nau2021"])
