@@ -15,7 +15,7 @@ MODELS = ("NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "NMU")
 QUICK_MODELS = ("NAC•,σ", "NAC•", "NMU")
 TITLES = {"inputs": "Input size", "subset_ratio": "Subset ratio", "overlap_ratio": "Overlap ratio"}
 VALUES: dict[str, dict[str, tuple[float, ...]]] = {
-    "smoke": {"inputs": (4, 10), "subset_ratio": (0.1,), "overlap_ratio": (0.0,)},
+    "smoke": {"inputs": (20,), "subset_ratio": (0.1,), "overlap_ratio": (0.0,)},
     "quick": {
         "inputs": (4, 10, 20, 30),
         "subset_ratio": (0.05, 0.1, 0.25, 0.5),

@@ -1,0 +1,160 @@
+"""The Primer's figures and the experiments it tells of: every one at smoke size, and the facts behind them."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from numerate.experiments import Options, select
+from numerate.experiments.primer2022 import npu_large, redundancy, shapes, sir
+from numerate.results import Row, Store
+from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale
+from numerate.tasks.distributions import inverse_erf
+from numerate.train import train
+
+SMOKE = Options("smoke")
+NAMES = [
+    "figure10", "figure11", "figure18", "figure19", "figure20", "inalu-minimal", "inalu-magnitude", "inalu-simple",
+    "npu-large",
+]  # fmt: skip
+
+
+def run(name: str, folder: Path) -> tuple[list[Row], str]:
+    """Finished runs and the page of an experiment at smoke size."""
+    (experiment,) = select([name])
+    rows: list[Row] = []
+    if work := experiment.trainings(SMOKE):
+        with Store(folder / "results.sqlite") as store:
+            train(work, store, experiment=name, threads=1)
+            rows = experiment.rows_of(store.rows(), SMOKE)
+        assert len(rows) == sum(len(each.seeds) for each in work)
+    shown = experiment.show(experiment, rows, SMOKE, folder / "page")
+    assert list((folder / "page").glob("*.png"))
+    return rows, shown.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke_size_writes_a_page_and_pictures(name: str, tmp_path: Path) -> None:
+    _, page = run(f"primer2022/{name}", tmp_path)
+    assert "<svg" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_the_epidemics_equation_is_found(tmp_path: Path) -> None:
+    rows, page = run("primer2022/npu-sir", tmp_path)
+    task = FractionalSIR()
+    best = min(rows, key=lambda row: row.scores["best_validation"])
+    powers, factors = sir.polish(best.weights["best"], task)
+    assert sir.error(powers, factors, task) < 1e-9
+    text = " ".join(sir.equations(powers, factors))
+    for term in ("0.06 S^0.50 I^0.50", "0.05 I", "0.01 R"):
+        assert term in text
+        assert term in page
+
+
+def test_regularisers_are_zero_where_weights_are_discrete() -> None:
+    found = shapes.shapes(301)
+    at = lambda panel, name, x: float(np.interp(x, found[panel][0], found[panel][1][name]))  # noqa: E731
+    for x, nau, nmu in ((-1, 0, 1), (-0.5, 0.5, 0.5), (0, 0, 0), (0.5, 0.5, 0.5), (1, 0, 0), (1.25, 0.25, 0.25)):
+        assert at("weight", "NAU", x) == pytest.approx(nau, abs=1e-9)
+        assert at("weight", "NMU", x) == pytest.approx(nmu, abs=1e-9)
+    for t, scale in ((3, 0), (4, 0), (5, 0.5), (6, 1), (9, 1)):
+        assert at("step", "λ̂ = 1, from 4 to 6", t) == pytest.approx(scale, abs=1e-9)
+    for p, penalty in ((-25, 0), (-20, 0), (0, 20), (5, 15), (20, 0)):
+        assert at("parameter", "iNALU, t = 20", p) == pytest.approx(penalty, abs=1e-9)
+
+
+def test_weight_surfaces_are_tanh_times_sigmoid_in_both_bases() -> None:
+    axis, found = shapes.weights(41)
+    w, m = axis[30], axis[25]
+    phi = (1 + math.sqrt(5)) / 2
+    assert found["NALU, base e"][25, 30] == pytest.approx(math.tanh(w) / (1 + math.exp(-m)))
+    golden = (phi ** (2 * w) - 1) / (phi ** (2 * w) + 1) / (1 + phi**-m)
+    assert found["G-NALU, base φ"][25, 30] == pytest.approx(golden)
+
+
+def test_redundancy_runs_have_the_scripts_settings() -> None:
+    work = redundancy.trainings("20", Options("paper"))
+    assert {(e.steps, len(e.seeds), e.task.inputs) for e in work} == {(100_000, 25, 100)}
+    assert len(work) == 9
+    schedule = work[0].penalties[0].schedule
+    assert (schedule.scale, schedule.start, schedule.end) == (0.01, 50_000, 75_000)  # type: ignore[attr-defined]
+
+
+def test_inverse_error_function_is_that_of_torch() -> None:
+    x = torch.linspace(-0.9973, 0.9973, 20_000)
+    torch.testing.assert_close(inverse_erf(x), torch.erfinv(x.double()).float(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "mean", "deviation", "low", "high"),
+    [
+        (Distribution("uniform", -1, 1), 0, 1 / math.sqrt(3), -1, 1),
+        (Distribution("normal", -2, 4), 1, 0.98658, -2, 4),
+        (Distribution("exponential", 0, 0.2), 0.2, 0.2, 0, math.inf),
+    ],
+    ids=lambda value: value.name if isinstance(value, Distribution) else "",
+)
+def test_distributions_have_their_moments(
+    distribution: Distribution, mean: float, deviation: float, low: float, high: float
+) -> None:
+    uniforms = (torch.arange(200_000) + 0.5) / 200_000
+    x = distribution.sample(uniforms, distribution.constants())
+    assert x.mean().item() == pytest.approx(mean, abs=1e-3)
+    assert x.std().item() == pytest.approx(deviation, rel=2e-3)
+    assert low <= x.min().item() <= x.max().item() <= high
+
+
+def test_two_inputs_matter_wherever_they_are() -> None:
+    task = DistributedArithmetic("mul", Distribution("normal", -3, 3), Distribution("normal", 8, 10), inputs=10)
+    for seed in range(4):
+        constants = task.constants(seed, "test")
+        x, y = task.examples(torch.rand(50, 10), constants)
+        first, second = constants["members"].argmax(0).tolist()
+        assert second == first + 1
+        torch.testing.assert_close(y[:, 0], x[:, first] * x[:, second])
+        assert 8 <= x.min() <= x.max() <= 10
+    assert task.threshold() == 1e-5
+
+
+@pytest.mark.parametrize("kind", ["gamma", ""])
+def test_unknown_distribution_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="kind must be one of"):
+        Distribution(kind, 0, 1)
+
+
+def test_lattice_is_evenly_spread_and_shifted_for_each_run() -> None:
+    task = LargeScale("add")
+    uniforms = (torch.arange(4096).unsqueeze(-1) + 0.5) / 4096
+    constants = task.constants(3, "train")
+    x, y = task.examples(uniforms, constants)
+    counts = torch.stack([torch.histc(column, 64, -1, 1) for column in x.T])
+    assert (counts - 64).abs().max() <= 2  # every input by itself fills its range evenly
+    torch.testing.assert_close(y[:, 0], x[:, :50].sum(-1) + x[:, 38:88].sum(-1), rtol=1e-4, atol=1e-4)
+    other = task.constants(4, "train")["shift"]
+    assert not torch.equal(constants["shift"], other)
+    assert not torch.equal(constants["shift"], task.constants(3, "test")["shift"])
+
+
+def test_large_scale_functions_follow_the_table() -> None:
+    u = torch.rand(100, 1)
+    for operation, function in (("inverse", lambda a: 1 / a), ("sqrt", torch.sqrt)):
+        x, y = LargeScale(operation).examples(u, LargeScale(operation).constants(0, "train"))
+        torch.testing.assert_close(y[:, 0], function(x[:, :50].sum(-1)))
+    assert LargeScale("inverse").span("test") == (-0.5, 0.5)
+    with pytest.raises(ValueError, match="do not fit"):
+        LargeScale("add", inputs=10)
+    assert len(npu_large.published()) == 4 * 5
+
+
+def test_epidemic_conserves_people_and_slopes_are_its_derivatives() -> None:
+    task = FractionalSIR()
+    for split in ("train", "test"):
+        states, slopes = task.seen(split)
+        totals = states.sum(-1).reshape(-1, task.days // task.every)
+        np.testing.assert_allclose(totals, totals[:, :1].repeat(totals.shape[1], 1), rtol=1e-9)
+        np.testing.assert_allclose(slopes, task.slope(states), atol=2e-5)
+    x, y = task.examples(torch.rand(300, 1), task.constants(0, "train"))
+    np.testing.assert_allclose(y.numpy(), task.slope(x.double().numpy()), atol=1e-4)
