@@ -15,14 +15,14 @@ def number(value: float) -> str:
 
 
 def brief(value: float) -> str:
-    """Two or three signs: 0, 0.3, 4.2, 43, 870, 10⁵."""
+    """A few signs: 0, 0.3, 4.2, 43, 870, 10⁵."""
     if not math.isfinite(value):
         return number(value)
     if value == 0:
         return "0"
     if abs(value) < 0.05:
         return f"10{str(math.floor(math.log10(abs(value)))).translate(SUPERSCRIPT)}"
-    if abs(value) < 999.5:
+    if abs(value) < 9999.5:
         return (f"{value:.2g}" if abs(value) < 99.5 else f"{value:.0f}").replace("-", "−")
     return f"10{str(round(math.log10(abs(value)))).translate(SUPERSCRIPT)}"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from numerate import published
-from numerate.published import Published
-from numerate.report import Comparison, Measured, Metric, comparison, text
+from numerate.published import Published, printed_name
+from numerate.report import Claim, Comparison, Measured, Metric, comparison, text
 from numerate.results import Row
 from numerate.stats import Estimate, median
 
@@ -21,6 +21,7 @@ FUNCTIONS = {
 NAMES = {"Relu6": "ReLU6", "Crelu": "CReLU"}
 PRINTED = 0.05  # a relative score below this was printed as 0.0
 RANDOM = "Random"
+Scores = dict[tuple[str, str], float]
 
 
 def shade(score: float) -> float:
@@ -91,8 +92,8 @@ def measure(random: Mapping[tuple[str, str], float]) -> Callable[[Sequence[Row]]
         found: dict[str, Estimate] = {}
         for scale, (chosen, middle) in ((1.0, RAW), (100 / random[labels["split"], labels["function"]], RELATIVE)):
             found[middle.name] = median(scale * errors)
-            if labels["unit"] != RANDOM:
-                found[chosen.name] = Estimate(scale * best, n=len(rows), how="smallest interpolation error")
+            single = found[middle.name].value if labels["unit"] == RANDOM else scale * best
+            found[chosen.name] = Estimate(single, n=len(rows), how="smallest interpolation error")
         return Measured(len(rows), found, diverged=sum(row.status == "diverged" for row in rows))
 
     return measured
@@ -130,3 +131,18 @@ def printed(table: str) -> list[Published]:
 
 def _split(cell: Published) -> str:
     return cell.split.partition(" ")[0]
+
+
+def best_scores(compared: Comparison, split: str, units: Iterable[str], functions: Iterable[str] = FUNCTIONS) -> Scores:
+    """(unit, function) -> relative score of the best run, for those that were run."""
+    name, wanted, across = RELATIVE[0].name, set(map(printed_name, units)), {FUNCTIONS[f] for f in functions}
+    cells = [cell for cell in compared.of(split) if cell.series in wanted and cell.x in across]
+    return {(cell.series, cell.x): value for cell in cells if (value := cell.measured.ours[name].value) is not None}
+
+
+def claim(sentence: str, scores: Scores, holds: Callable[[float], bool], expected: int, what: str) -> Claim:
+    """A sentence that holds if all ``scores`` pass; not to be told unless all ``expected`` ones are there."""
+    passed = [place for place, score in scores.items() if holds(score)]
+    failed = [f"{unit} on {function}" for unit, function in scores if (unit, function) not in passed]
+    told = f"{len(passed)} of {len(scores)} {what}" + (f"; not {', '.join(failed)}" if 0 < len(failed) <= 8 else "")
+    return Claim(sentence, f"{told}.", None if len(scores) < expected else not failed)
