@@ -1,8 +1,8 @@
 """Recurrent layers against ``torch.nn.LSTM`` of the same hidden size: ``python -m benchmarks.recurrent``.
 
-Forward and backward. On the CPU one thread and its processor time, so that other work on the machine counts little; on a
-GPU (``--device cuda``) the time between events. Rounds are interleaved; a ratio is the median of the rounds' ratios. The
-tables are markdown.
+Forward and backward. On the CPU one thread and its processor time, so that other work on the machine counts little;
+on a GPU (``--device cuda``) the time between events. Rounds are interleaved; a ratio is the median of the rounds'
+ratios. The tables are markdown.
 """
 
 import argparse

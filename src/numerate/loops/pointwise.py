@@ -3,7 +3,7 @@
 ``activate(gx, gh, state, extras) -> state`` is traced together with its vector-Jacobian product and lowered to the
 intermediate form of :mod:`numerate.loops.ir`. The statements are then divided: the forward part makes the new state,
 the backward part the gradients. Results of the forward part that cost more than a product are saved for the backward
-part; cheap ones are computed again, and so are functions of the states alone: new memory costs more than an exponential.
+part; cheap ones are computed again, and so are functions of the states alone: new memory costs more than those do.
 """
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 from numerate.recurrent.cell import Cell, ColumnCell
 from numerate.recurrent.dnc import DNC, DNCCell
 from numerate.recurrent.eurnn import EURNN, EURNNCell
+from numerate.recurrent.fast import use_loop
 from numerate.recurrent.gates import GATES, Gate, cumax, refine, timescale
 from numerate.recurrent.goru import GORU, GORUCell
 from numerate.recurrent.gru import GRU, GRUCell
@@ -93,4 +94,5 @@ __all__ = [
     "refine",
     "timescale",
     "uniform_gate_",
+    "use_loop",
 ]

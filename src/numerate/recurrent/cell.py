@@ -129,7 +129,7 @@ class Cell(ABC):
         return {}
 
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
-        """The compiled loop over time for this cell, whatever its number of inputs; None if there is none."""
+        """The compiled loop over time on a CPU or GPU, whatever the number of inputs; None if there is none."""
         return None
 
     @property
@@ -237,8 +237,6 @@ class ColumnCell(Cell):
         sizes = Sizes(self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(extras))
         if device.type == "cuda":
             return CudaTimeLoop(self.activate, sizes, dtype, device)
-        if device.type != "cpu":
-            return None
         return TimeLoop(self.activate, sizes, torch.float64 if dtype == torch.float64 else torch.float32)
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -69,7 +69,7 @@ def ordinary(tensors: Sequence[Any]) -> bool:
         return False
     if torch.autograd.forward_ad._current_level >= 0:
         return False
-    return all(type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta for tensor in tensors)
+    return all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
 
 
 def fast_unroll(
@@ -79,7 +79,7 @@ def fast_unroll(
 
     ``plain(gx, prepared, state)`` walks plainly from projected inputs; it serves second derivatives.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or x.device.type not in ("cpu", "cuda"):
         return None
     mode, steps = chosen_mode(), x.shape[0] if sizes is None else len(sizes)
     if mode == "plain" or steps < (1 if mode == "native" else SHORTEST) or x.numel() == 0:

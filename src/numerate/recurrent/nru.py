@@ -161,7 +161,7 @@ class NRUCell(Cell):
         if device.type == "cuda":
             return CudaNRULoop(*sizes, scale, dtype, device)
         number = torch.float64 if dtype == torch.float64 else torch.float32
-        return NRULoop(*sizes, scale, number) if device.type == "cpu" else None
+        return NRULoop(*sizes, scale, number)
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return p["weight_hh"], (p["weight_heads"], p["bias_heads"])
