@@ -14,7 +14,7 @@ from numerate.train import Adam, Training
 REFERENCE = "LSTM"  # its untrained runs are the Random of the tables
 UNITS = ("NAC", "NALU")
 BASELINES = ("LSTM", "GRU", "RNN-tanh", "RNN-ReLU")
-STEPS = {"smoke": 20, "quick": 10_000, "paper": 100_000}
+STEPS = {"smoke": 20, "quick": 20_000, "paper": 100_000}
 ABOUT = (
     "a and b are sums over two sections of ten numbers and over all time steps; a recurrent model with two hidden "
     "units learns one function of them from sequences of 10 steps and is asked for 1000 (Trask et al. 2018, appendix "
@@ -42,7 +42,7 @@ def trainings(options: Options) -> list[Training]:
     return [
         replace(recipe, optimiser=Adam(rate)).training(
             task=RecurrentArithmetic(operation, length=lengths[0], test_length=lengths[1]),
-            seeds=options.seed_range(smoke=2, quick=5, paper=50),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
             steps=steps,
             evaluate_every=steps // 5,
             evaluation_size=50 if smoke else 100,
