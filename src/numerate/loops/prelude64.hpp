@@ -15,8 +15,8 @@
 #define LANES 2
 #endif
 
-typedef double V __attribute__((vector_size(8 * LANES)));   // one number per lane
-typedef int64_t M __attribute__((vector_size(8 * LANES)));  // one truth value per lane: 0 or -1
+typedef double V __attribute__((vector_size(8 * LANES)));  // one number per lane
+typedef decltype(V{} < V{}) M;                            // one truth value per lane: 0 or -1
 
 const double INF = __builtin_inf(), NOT_A_NUMBER = __builtin_nan("");
 
