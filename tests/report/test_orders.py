@@ -75,6 +75,19 @@ def test_page_pictures_and_table_are_written(found, tmp_path):
     assert len(written["table"].read_text().splitlines()) == 19
 
 
+def test_a_series_beside_the_others_is_shown_and_takes_no_part():
+    rows = [
+        Row("e", {"u": n}, 0, labels={"unit": n, "operation": "mul", "x": "x"}, scores={"error": 1.0}) for n in NAMES
+    ]
+    theirs = [Published("p", "1", "t", "mul", n, None, "error", 1.0, x="x") for n in NAMES]
+    found = report.comparison(
+        rows, theirs, title="Beside", x="x", measure=measured, metrics=[ERROR], along="series", beside=["F"],
+        match=lambda cell: (cell.op, cell.model, cell.x),
+    )  # fmt: skip
+    assert [cell.series for cell in found.cells] == list(NAMES)
+    assert [order.agreement.n for order in found.orders] == [5]
+
+
 def test_order_along_x_is_one_list(capsys):
     rows = [
         Row("e", {"x": n}, 0, labels={"u": "MLP", "p": "p", "x": n}, scores={"error": float(i)})

@@ -258,13 +258,15 @@ def comparison(
     x_titles: Mapping[str, str] | None = None,
     joined: bool = False,
     along: Literal["series", "x"] | None = None,
+    beside: Sequence[str] = (),
 ) -> Comparison:
     """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
 
     ``panels``, ``order`` and ``xs`` fix the order of panels, series and x; what they leave out follows (by default the
     order of the published table, ranges by their middle). ``match`` says to which (panel, series, x) a published number
     belongs. ``notes``: (panel, series, x) -> what is known about that cell. With ``along`` it is not success rates
-    that are tested but, by each metric, the order of the series in each column, or of the xs in each series.
+    that are tested but, by each metric, the order of the series in each column, or of the xs in each series; series
+    named in ``beside`` are shown and take no part.
     """
     groups: dict[tuple[str, str, Any], list[Row]] = {}
     for row in rows:
@@ -298,7 +300,9 @@ def comparison(
         panel_titles=dict(panel_titles or {}),
         x_titles=dict(x_titles or {}),
         joined=joined,
-        orders=() if along is None else tuple(_orders(cells, metrics, along, level)),
+        orders=()
+        if along is None
+        else tuple(_orders([c for c in cells if c.series not in beside], metrics, along, level)),
     )
 
 

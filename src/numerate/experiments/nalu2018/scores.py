@@ -120,6 +120,7 @@ def compare(
         x_title="Function",
         panel_titles={split: words[0] for split, words in SPLITS.items()},
         along="series",
+        beside=[RANDOM],
     )
 
 
