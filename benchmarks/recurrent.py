@@ -111,7 +111,11 @@ def main() -> None:
         x = torch.randn(setting.steps, setting.batch, setting.inputs, device=arguments.device, dtype=dtype)
         models = {"nn.LSTM": nn.LSTM(setting.inputs, setting.hidden), "nn.GRU": nn.GRU(setting.inputs, setting.hidden)}
         models |= {name: build(name, setting) for name in names}
-        runs = {name: trial(model.to(arguments.device, dtype), x) for name, model in models.items()}
+        for model in models.values():
+            model.to(arguments.device, dtype)
+            if isinstance(model, nn.RNNBase):
+                model.flatten_parameters()  # a move to another type leaves the weights scattered
+        runs = {name: trial(model, x) for name, model in models.items()}
         if arguments.plain:
             for name in names:
                 runs[f"{name}, plain"] = _plainly(runs[name])
