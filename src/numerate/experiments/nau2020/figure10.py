@@ -86,8 +86,8 @@ def experiment(figure: str) -> Experiment:
             "The paper's figure is known to us as text (C.6) alone; there are no published points to overlay.",
             "A claim holds here if the best success rate lies inside the interval of the chosen strength.",
             "At quick size a product's penalty sets in at 100,000 steps, before all runs have found the product: "
-            "strong penalties then lose runs. With two hidden values none is needed (C.3), so λ̂ = 0 does best on success; the "
-            "penalty shows in the sparsity error.",
+            "strong penalties then lose runs. With two hidden values none is needed (C.3), so that no penalty at all "
+            "succeeds most often; what it does shows in the sparsity error.",
             "For − every λ̂ succeeds: the threshold is reached before the penalty grows.",
             *REASONS[1:],
         ),

@@ -75,6 +75,8 @@ EXPERIMENTS = [
         reasons=(
             "Beyond 100 inputs a run of paper size has 10 (to 200) or 15 million steps, as run.",
             "Subsets have ⌊ratio · inputs⌋ elements: with 4 inputs they are single numbers without overlap.",
+            "Seen at quick size: NMU leads throughout, NAC• is last; large subsets and many inputs are hard for all "
+            "within 500,000 steps, and with full overlap, a square, NMU alone succeeds.",
             "The paper's figure is known to us as text (C.4) alone; there are no published points to overlay.",
             *REASONS[1:],
         ),
