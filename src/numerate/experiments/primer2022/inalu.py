@@ -135,7 +135,8 @@ def experiment(name: str) -> Experiment:
             "exponential ones by −log(1 − u), so that training stays inside the compiled loop.",
             "The released code takes 0.2 and 0.8 as means of the exponential; the Primer reads 0.2 as a rate (mean 5).",
             "Magnitudes are ours, since neither paper nor code states them: training on [−m, m), test on [−2m, −m), as "
-            "their U(−5, 5) is tested on U(−10, −5).",
+            "their U(−5, 5) is tested on U(−10, −5). The choice matters: trained on [m/10, m) and tested on [m, 2m), "
+            "none of the three claims held at quick size (NALU's − and ÷ came close, iNALU failed + below 1).",
             "iNALU's penalty and restarts ask whether an error is below 1, whatever the size of the inputs: inputs "
             "below 1 pass at once, and the penalty may freeze weights that are not right yet (× at magnitude 0.1); the "
             "claim about × is therefore judged from magnitude 1 on.",
