@@ -95,8 +95,8 @@ def after_sums(recipe: Recipe) -> Recipe:
 
 
 def trainings(options: Options) -> list[Training]:
-    steps = {"smoke": 1000, "quick": 50_000, "paper": 200_000}[options.size]
-    seeds = options.seed_range(smoke=1, quick=8, paper=25)
+    steps = {"smoke": 1000, "quick": 20_000, "paper": 200_000}[options.size]
+    seeds = options.seed_range(smoke=1, quick=6, paper=25)
     sizes = (2,) if options.size == "smoke" else INPUTS
     chosen = choose_recipes(options.units, recipes(steps))
     places: list[tuple[str, int, bool]] = [(f"Single module, {n} inputs", n, False) for n in sizes]
