@@ -122,26 +122,15 @@ def run(
     out: Out = Path("results"),
 ) -> None:
     """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
-    from numerate.experiments import select
-    from numerate.results import Store
-    from numerate.train import train
+    from numerate import experiments
 
     options = _options(size, seeds, units, ranges)
-    chosen = select(ids)
-    with Store(out / "results.sqlite") as store:
-        for experiment in chosen:
-            work = experiment.trainings(options)
-            with _progress(experiment.id) as tell:
-                train(
-                    work,
-                    store,
-                    experiment=experiment.id,
-                    backend=backend,
-                    device=device,
-                    threads=threads,
-                    progress=tell,
-                )
-            _report(experiment, store, options, out)
+    for experiment in experiments.select(ids):
+        with _progress(experiment.id) as tell:
+            shown = experiments.run(
+                experiment, options, out, backend=backend, device=device, threads=threads, progress=tell
+            )
+        _show(experiment.id, shown)
 
 
 @app.command()
@@ -163,26 +152,17 @@ def report(
     out: Out = Path("results"),
 ) -> None:
     """Write the report of an experiment from the runs that are finished, without training."""
-    from numerate.experiments import select
-    from numerate.results import Store
+    from numerate import experiments
 
     options = _options(size, seeds, units, ranges)
-    with Store(out / "results.sqlite", readonly=True) as store:
-        for experiment in select(ids):
-            _report(experiment, store, options, out)
+    for experiment in experiments.select(ids):
+        _show(experiment.id, experiments.report(experiment, options, out))
 
 
-def _report(experiment: Any, store: Any, options: Any, out: Path) -> None:
-    keys = [key for training in experiment.trainings(options) for key in training.run_keys()]
-    rows = experiment.rows_of(store.rows(keys=keys), options) if keys else []
-    if keys and not rows:
-        raise ValueError(
-            f"no finished run of {experiment.id} at size {options.size}; run: numerate run {experiment.id}"
-        )
-    shown = experiment.show(experiment, rows, options, out / experiment.id)
+def _show(name: str, shown: Any) -> None:
     if shown.summary is not None:
         _print(shown.summary)
-    typer.echo(f"{experiment.id}: {shown.page}")
+    typer.echo(f"{name}: {shown.page}")
 
 
 @app.command()

@@ -3,9 +3,12 @@
 import re
 
 import pytest
+import torch
+from torch import nn
 
 from numerate import published
-from numerate.experiments import Options, experiments, select
+from numerate.experiments import Options, experiments, report, select
+from numerate.experiments import run as run_experiment
 from numerate.results import Store
 from numerate.train import train
 
@@ -59,6 +62,23 @@ def test_tables_of_the_arithmetic_task_run_at_smoke_size(tmp_path, id_, units):
     shown, rows = run(id_, tmp_path, units=units)
     assert shown.page.is_file()
     assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in rows if row.status == "finished")
+
+
+class Product(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(outputs))
+
+    def forward(self, x):
+        return x.prod(-1, keepdim=True) * self.scale
+
+
+def test_a_users_class_joins_from_python_as_it_is(tmp_path):
+    options = Options("smoke", seeds=1, units=("NMU", Product), ranges=((1.0, 2.0),))
+    shown = run_experiment("primer2022/table11", options, tmp_path)
+    assert "Product" in shown.page.read_text()
+    again = report("primer2022/table11", options, tmp_path)
+    assert again.page == shown.page
 
 
 def test_figure_3_runs_at_smoke_size(tmp_path):

@@ -1,5 +1,6 @@
 """Every table and figure of the papers, one short file each."""
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, experiments, select
+from numerate.experiments.running import report, run
 
-__all__ = ["Experiment", "Options", "Recipe", "experiments", "select"]
+__all__ = ["Experiment", "Options", "Recipe", "experiments", "report", "run", "select"]
