@@ -565,3 +565,16 @@ def test_inductor_agrees():
     torch._dynamo.reset()
     for one, two in zip(torch.compile(units, fullgraph=True)(x), units(x)):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+@cases()
+def test_everything_stays_on_the_device_of_the_unit(name, options):
+    """On the meta device any tensor made elsewhere shows at once, as it would on a GPU."""
+    unit: Any = UNITS[name](I + 1, O, **options, device="meta")
+    x = torch.empty(5, I + 1, device="meta")
+    answers = [unit(x), unit.eval()(x), unit.penalty(), unit.sparsity_error()]
+    answers += [*unit.effective_weights().values(), *unit.snapped_parameters().values()]
+    assert {answer.device.type for answer in answers} == {"meta"}
+    unit.snap_()
+    apply_bounds_(unit)
+    unit.reset_parameters()
