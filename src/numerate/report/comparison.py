@@ -153,6 +153,11 @@ class Comparison:
     def panel_title(self, panel: str) -> str:
         return self.panel_titles.get(panel, OPERATIONS.get(panel, panel))
 
+    @property
+    def published(self) -> bool:
+        """Whether any cell has a published number of the first measure."""
+        return any(cell.published(self.lead.name) for cell in self.cells)
+
     def count(self, word: str) -> int:
         """How many cells have this verdict."""
         return sum(cell.verdict.word == word for cell in self.cells)

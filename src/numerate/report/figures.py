@@ -214,8 +214,10 @@ def plot_map(ax: Axes, comparison: Comparison, panel: str) -> Axes:
     xs, metric = comparison.xs_of(panel), comparison.lead
     for cell in cells:
         column, line = xs.index(cell.x), present.index(cell.series)
-        _half(ax, column - 0.47, line, cell.measured.ours.get(metric.name), metric)
-        _half(ax, column, line, cell.published(metric.name), metric)
+        width = 0.47 if comparison.published else 0.94
+        _place(ax, column - 0.47, width, line, cell.measured.ours.get(metric.name), metric)
+        if comparison.published:
+            _place(ax, column, width, line, cell.published(metric.name), metric)
         if cell.verdict.word == "differs":
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
     ax.set_xlim(-0.5, len(xs) - 0.5)
@@ -228,15 +230,15 @@ def plot_map(ax: Axes, comparison: Comparison, panel: str) -> Axes:
     return ax
 
 
-def _half(ax: Axes, left: float, line: int, estimate: Estimate | None, metric: Metric) -> None:
+def _place(ax: Axes, left: float, width: float, line: int, estimate: Estimate | None, metric: Metric) -> None:
     value = None if estimate is None else estimate.value
     shade = None if value is None or metric.shade is None else metric.shade(value)
     ax.add_patch(
-        Rectangle((left, line - 0.42), 0.47, 0.84, fc=BAND if shade is None else RATES(shade), ec="none", zorder=2)
+        Rectangle((left, line - 0.42), width, 0.84, fc=BAND if shade is None else RATES(shade), ec="none", zorder=2)
     )
     ink = FAINT if shade is None else "#1b1f25" if shade < 0.66 else "#fefeff"  # on a colour: the same in both themes
     shown = "–" if value is None else metric.brief(value)
-    ax.text(left + 0.235, line, shown, ha="center", va="center", fontsize=7, color=ink, zorder=3)
+    ax.text(left + width / 2, line, shown, ha="center", va="center", fontsize=7, color=ink, zorder=3)
 
 
 def overview(comparison: Comparison) -> Figure:
@@ -255,11 +257,11 @@ def overview(comparison: Comparison) -> Figure:
         for ax in list(axes.flat)[count:]:
             ax.set_visible(False)
         unit = ", %" if comparison.lead is SUCCESS else ""
-        keys = [
-            Patch(fc=RATES(0.85), label=f"left: ours{unit}"),
-            Patch(fc=RATES(0.4), label=f"right: published{unit}"),
-            *([] if comparison.orders else [Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs")]),
-        ]
+        keys = [Patch(fc=RATES(0.85), label=f"left: ours{unit}"), Patch(fc=RATES(0.4), label=f"right: published{unit}")]
+        if not comparison.published:
+            keys = [Patch(fc=RATES(0.85), label=comparison.lead.title.lower() + unit)]
+        elif not comparison.orders:
+            keys.append(Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs"))
         fig.legend(handles=keys, loc="upper right", ncols=3, columnspacing=1.3, handletextpad=0.5, handlelength=1.2)
         fig.tight_layout(rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))
     return fig

@@ -88,24 +88,28 @@ def terminal_table(comparison: Comparison) -> Group:
         if len(series) == 1 and len(xs) > MOST_COLUMNS:  # a list reads better than one long line
             table.add_column(series[0], justify="right", header_style="dim", no_wrap=True)
             for x in xs:
-                table.add_row(x_name(x), _pair(cells.get((series[0], x)), comparison.lead))
+                table.add_row(x_name(x), _pair(cells.get((series[0], x)), comparison))
         else:
             for x in xs:
                 table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
             for name in series:
-                table.add_row(name, *(_pair(cells.get((name, x)), comparison.lead) for x in xs))
+                table.add_row(name, *(_pair(cells.get((name, x)), comparison) for x in xs))
         parts += [table, Text("")]
     lead = comparison.lead
-    parts.append(Text(f"ours / published {lead.brief_title or lead.title.lower()}", style="dim"))
+    legend = "ours / published " if comparison.published else ""
+    parts.append(Text(f"{legend}{lead.brief_title or lead.title.lower()}", style="dim"))
     parts.append(Text(comparison.headline(), style="bold"))
     parts += [_difference(cell) for cell in comparison.cells if cell.verdict.word == "differs"]
     return Group(*parts)
 
 
-def _pair(cell: Cell | None, metric: Metric) -> Text:
+def _pair(cell: Cell | None, comparison: Comparison) -> Text:
     if cell is None:
         return Text("")
-    pair = cell.measured.ours.get(metric.name), cell.published(metric.name)
+    metric = comparison.lead
+    pair = [cell.measured.ours.get(metric.name)]
+    if comparison.published:
+        pair.append(cell.published(metric.name))
     shown = ["–" if each is None or each.value is None else metric.brief(each.value) for each in pair]
     return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
 
