@@ -313,8 +313,8 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path):
             time.sleep(draw.uniform(0.02, 0.2))
             os.kill(writer.pid, signal.SIGKILL)
             # Not communicate(): it reads past the pipe's buffer, where lines that came with the first may lie.
-            lines = writer.stdout.read().splitlines(keepends=True)
-            writer.wait()
+            with writer:
+                lines = writer.stdout.read().splitlines(keepends=True)
             acknowledged[start] = int(lines[-1]) if lines and lines[-1].endswith("\n") else start
     with Store(path) as store:
         assert store.check() == []
