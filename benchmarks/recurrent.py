@@ -2,20 +2,29 @@
 
 Forward and backward. On the CPU one thread and its processor time, so that other work on the machine counts little;
 on a GPU (``--device cuda``) the time between events. Rounds are interleaved; a ratio is the median of the rounds'
-ratios. The tables are markdown.
+ratios. A layer that fails has its error in its row. The tables are markdown.
 """
 
 import argparse
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from numerate import recurrent
+from numerate.recurrent import fast
 from numerate.recurrent.fast import use_loop
+
+Run = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,9 @@ class Setting:
 
 
 CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40))
-CUDA = (*(Setting(s.steps, s.batch, s.inputs, s.hidden, s.memory, 10) for s in CPU), Setting(784, 100, 1, 512, 256, 10))
+CUDA = (Setting(784, 100, 1, 200, 256, 7), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 7))
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
+TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
 
 
@@ -53,7 +63,21 @@ def build(name: str, setting: Setting) -> nn.Module:
     return getattr(recurrent, name)(setting.inputs, hidden, **options)
 
 
-def trial(model: nn.Module, x: Tensor) -> Callable[[], None]:
+def compact(layer: nn.RNNBase) -> None:
+    """Let the weights of a torch layer lie in one piece of memory, as cuDNN wants them.
+
+    ``flatten_parameters`` does that for the types of number in torch's own list, which lacks bfloat16.
+    """
+    layer.flatten_parameters()
+    weights: Any = layer._flat_weights
+    if weights[0].is_cuda and len({weight.untyped_storage().data_ptr() for weight in weights}) > 1:
+        mode = import_module("torch.backends.cudnn.rnn").get_cudnn_mode(layer.mode)
+        sizes = (layer.input_size, mode, layer.hidden_size, 0, layer.num_layers, layer.batch_first, layer.bidirectional)
+        with torch.no_grad():
+            torch._cudnn_rnn_flatten_weight(weights, 4, *sizes)
+
+
+def trial(model: nn.Module, x: Tensor) -> Run:
     """One forward and backward pass with a loss on all outputs."""
     weights = torch.randn(x.shape[0], x.shape[1], model(x[:1])[0].shape[-1], device=x.device, dtype=x.dtype)
 
@@ -64,14 +88,15 @@ def trial(model: nn.Module, x: Tensor) -> Callable[[], None]:
     return run
 
 
-def cpu_seconds(run: Callable[[], None]) -> float:
+def cpu_seconds(run: Run) -> float:
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
-def cuda_seconds(run: Callable[[], None]) -> float:
+def cuda_seconds(run: Run) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()  # so that no earlier work is on the way when the clock starts
     start.record()
     run()
     end.record()
@@ -79,13 +104,9 @@ def cuda_seconds(run: Callable[[], None]) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def compare(
-    runs: Mapping[str, Callable[[], None]], seconds: Callable[[Callable[[], None]], float], rounds: int
-) -> dict[str, tuple[float, float]]:
+def compare(runs: Mapping[str, Run], seconds: Callable[[Run], float], rounds: int) -> dict[str, tuple[float, float]]:
     """Median seconds of each, and median ratio to the first."""
     first = next(iter(runs))
-    for run in runs.values():
-        run()
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
@@ -94,42 +115,99 @@ def compare(
     return {name: (statistics.median(times[name]), statistics.median(ratios[name])) for name in runs}
 
 
+def ways(name: str, setting: Setting, x: Tensor, plain: bool) -> dict[str, Run]:
+    """What to measure of a layer: itself, and other loops over time that it could take."""
+    model = TORCH[name](setting.inputs, setting.hidden) if name in TORCH else build(name, setting)
+    model.to(x.device, x.dtype)
+    if isinstance(model, nn.RNNBase):
+        compact(model)
+    found = {name: trial(model, x)}
+    if isinstance(model, recurrent.Recurrent):
+        if plain:
+            found[f"{name}, plain"] = _plainly(found[name])
+        if x.is_cuda and model.cell.has_fused:
+            found[f"{name} by cuDNN"] = _by_cudnn(found[name])
+    return found
+
+
+def measure(setting: Setting, names: Sequence[str], device: str, dtype: torch.dtype, plain: bool) -> None:
+    """Print the table of one setting. On a GPU each layer is measured by itself beside ``nn.LSTM``, on a CPU all."""
+    x = torch.randn(setting.steps, setting.batch, setting.inputs, device=device, dtype=dtype)
+    print(f"\n{setting}, {str(dtype).removeprefix('torch.')}, {device}\n")
+    print("| layer | ms | ratio to nn.LSTM |\n|---|---|---|")
+    runs: dict[str, Run] = {}
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        for name in (*TORCH, *names):
+            way = name
+            try:
+                for way, run in ways(name, setting, x, plain).items():
+                    for _ in range(3 if x.is_cuda else 1):  # compile and warm up
+                        run()
+                    runs[way] = run
+                    if x.is_cuda:
+                        pair = {"nn.LSTM": runs["nn.LSTM"], way: run}
+                        show(way, *compare(pair, cuda_seconds, setting.rounds)[way])
+            except Exception as error:  # whatever it is, the other layers are still to be measured
+                print(f"| {way} | {type(error).__name__}: {(str(error) or '?').splitlines()[0]} | |", flush=True)
+        if not x.is_cuda:
+            for way, numbers in compare(runs, cpu_seconds, setting.rounds).items():
+                show(way, *numbers)
+    for text in sorted({str(notice.message).splitlines()[0] for notice in noticed}):
+        print(f"\nnoticed: {text}", flush=True)
+
+
+def show(way: str, median: float, ratio: float) -> None:
+    print(f"| {way} | {1000 * median:.2f} | {ratio:.2f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--dtype", nargs="+", default=["float32"], choices=("float32", "bfloat16"))
     parser.add_argument("--all", action="store_true", help="all gates and cells, not only the common ones")
     parser.add_argument("--plain", action="store_true", help="also the plain loop of each layer")
     parser.add_argument("--only", nargs="*", help="these layers")
+    parser.add_argument("--setting", type=int, help="this one of the settings")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    dtype = getattr(torch, arguments.dtype)
     names = arguments.only or (*ALWAYS, *(OTHERS if arguments.all else ()))
-    seconds = cpu_seconds if arguments.device == "cpu" else cuda_seconds
-    for setting in CPU if arguments.device == "cpu" else CUDA:
-        x = torch.randn(setting.steps, setting.batch, setting.inputs, device=arguments.device, dtype=dtype)
-        models = {"nn.LSTM": nn.LSTM(setting.inputs, setting.hidden), "nn.GRU": nn.GRU(setting.inputs, setting.hidden)}
-        models |= {name: build(name, setting) for name in names}
-        for model in models.values():
-            model.to(arguments.device, dtype)
-            if isinstance(model, nn.RNNBase):
-                model.flatten_parameters()  # a move to another type leaves the weights scattered
-        runs = {name: trial(model, x) for name, model in models.items()}
-        if arguments.plain:
-            for name in names:
-                runs[f"{name}, plain"] = _plainly(runs[name])
-        print(f"\n{setting}, {arguments.dtype}, {arguments.device}\n\n| layer | ms | ratio to nn.LSTM |\n|---|---|---|")
-        for name, (median, ratio) in compare(runs, seconds, setting.rounds).items():
-            print(f"| {name} | {1000 * median:.1f} | {ratio:.2f} |", flush=True)
+    settings = CPU if arguments.device == "cpu" else CUDA
+    start = time.perf_counter()
+    for k, setting in enumerate(settings):
+        if arguments.setting is None and arguments.device == "cuda":
+            # by itself, since a kernel that fails takes the device from its process
+            subprocess.run(
+                [sys.executable, "-m", "benchmarks.recurrent", *sys.argv[1:], "--setting", str(k)], check=False
+            )
+        elif arguments.setting in (None, k):
+            if arguments.device == "cuda":
+                print(
+                    f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
+                )
+            for dtype in arguments.dtype:
+                measure(setting, names, arguments.device, getattr(torch, dtype), arguments.plain)
+    if arguments.setting is None:
+        print(f"\n{time.perf_counter() - start:.0f} seconds in all")
 
 
-def _plainly(run: Callable[[], None]) -> Callable[[], None]:
+def _plainly(run: Run) -> Run:
     def plainly() -> None:
         with use_loop("plain"):
             run()
 
     return plainly
+
+
+def _by_cudnn(run: Run) -> Run:
+    """The operation of torch that the layer takes where it has no loop of its own."""
+
+    def fused() -> None:
+        with mock.patch.object(fast, "_native_loop", return_value=None):
+            run()
+
+    return fused
 
 
 if __name__ == "__main__":

@@ -236,9 +236,12 @@ class CudaTimeLoop:
 @contextmanager
 def products_as_cudnn() -> Iterator[None]:
     """Let products of float32 matrices be as exact as cuDNN's recurrent layers are set to be."""
-    ours, theirs = torch.backends.cuda.matmul, torch.backends.cudnn.rnn  # pyright: ignore[reportAttributeAccessIssue]
+    ours = torch.backends.cuda.matmul
     before = ours.fp32_precision
-    ours.fp32_precision = theirs.fp32_precision if theirs.fp32_precision in ("tf32", "ieee") else before
+    theirs = torch._C._get_fp32_precision_getter(
+        "cuda", "rnn"
+    )  # torch.backends.cudnn.rnn is not the same in all versions
+    ours.fp32_precision = theirs if theirs in ("tf32", "ieee") else before
     try:
         yield
     finally:
