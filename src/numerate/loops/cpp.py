@@ -17,6 +17,7 @@ from torch import Tensor
 
 from numerate.loops import native
 from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Stage, Total, View, operands
+from numerate.loops.kept import kept
 from numerate.loops.lower import lower
 from numerate.loops.nests import UNROLLED, Nest, Placed, arrange_loops, loop_strides
 from numerate.loops.step import Members, State, Step, Tensors, corrections
@@ -51,9 +52,7 @@ class Cpp:
 
     def __init__(self, step: Step, threads: int | None = None) -> None:
         self.step, self.threads = step, threads
-        self.training = lower(training_step(step))
-        self.evaluating = lower(evaluation(step))
-        self.source = emit(step, self.training, self.evaluating)
+        self.source: str = kept(step.name, "C++", lambda: {"source": source(step)})["source"]
         self.library = native.library(self.source)
         self.lanes: int = self.library.lanes()
 
@@ -108,6 +107,11 @@ class Cpp:
         flat = packed.transpose(1, 2).flatten(0, 1)[:members]
         for tensor, piece in zip(like, flat.split([tensor[0].numel() for tensor in like], -1)):
             yield piece.reshape(tensor.shape)
+
+
+def source(step: Step) -> str:
+    """The C++ source of both loops of a step."""
+    return emit(step, lower(training_step(step)), lower(evaluation(step)))
 
 
 def emit(step: Step, training: Program, evaluating: Program) -> str:

@@ -8,7 +8,9 @@ elements through shared memory: every example leaves the factors there, and each
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from torch import Tensor
 from numerate.loops import nvrtc
 from numerate.loops.cuda_kernels import Source, evaluation_source, training_source
 from numerate.loops.ir import Program, Total
+from numerate.loops.kept import kept
 from numerate.loops.lower import lower
 from numerate.loops.step import Members, State, Step, Tensors, corrections
 from numerate.loops.trace import NotLowered, evaluation, training_step
@@ -37,8 +40,8 @@ class Cuda:
     def __init__(self, step: Step, device: torch.device | str = "cuda", *, threads: int | None = None) -> None:
         self.step, self.device = step, torch.device(device)
         limit = nvrtc.shared_memory(self.device)
-        self.training = emit_training(step, lower(training_step(step)), threads, limit)
-        self.evaluation = emit_evaluation(lower(evaluation(step)), limit)
+        found = kept(step.name, f"CUDA {threads} {limit}", lambda: _emitted(step, threads, limit))
+        self.training, self.evaluation = (Source(**found[purpose]) for purpose in ("training", "evaluation"))
         self._train, self._evaluate = (_compiled(source, self.device) for source in (self.training, self.evaluation))
 
     def wait(self) -> tuple[nvrtc.Kernel, nvrtc.Kernel]:
@@ -102,6 +105,12 @@ def _pool() -> ThreadPoolExecutor:
 def _compiled(source: Source, device: torch.device) -> Future[nvrtc.Kernel]:
     """Compile in the background: both kernels of a step, and those of several steps, at the same time."""
     return _pool().submit(nvrtc.kernel, source.text, source.name, device, source.block, source.shared)
+
+
+def _emitted(step: Step, threads: int | None, limit: int) -> dict[str, Any]:
+    """Both kernels as plain data."""
+    training = emit_training(step, lower(training_step(step)), threads, limit)
+    return {"training": asdict(training), "evaluation": asdict(emit_evaluation(lower(evaluation(step)), limit))}
 
 
 def emit_training(step: Step, program: Program, threads: int | None = None, limit: int = SHARED) -> Source:

@@ -109,6 +109,15 @@ def _compile(command: tuple[str, ...], flags: tuple[str, ...], source: str, path
         os.replace(built, path)
 
 
+def write_whole(content: bytes, path: Path) -> None:
+    """Write a file as a whole: two processes may do the same at once, and either wins."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix="build-", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(name, path)
+
+
 def pointer(tensor: Tensor) -> ctypes.c_void_p:
     """Address of a contiguous CPU tensor's data."""
     if not tensor.is_contiguous() or tensor.device.type != "cpu":

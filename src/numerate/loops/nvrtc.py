@@ -2,16 +2,14 @@
 
 import ctypes
 import hashlib
-import os
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from numerate.loops.native import CompileError, NoCompiler, cache_folder
+from numerate.loops.native import CompileError, NoCompiler, cache_folder, write_whole
 
 OPTIONS = ("--std=c++17", "--restrict", "--extra-device-vectorization")
 """Accurate division, square root and functions; products and sums may be fused where the source leaves it open."""
@@ -76,8 +74,8 @@ def kernel(source: str, name: str, device: torch.device, block: int, shared: int
     identity = [source, *options, str(version())]
     path = cache_folder() / f"{hashlib.sha256(chr(0).join(identity).encode()).hexdigest()[:32]}.cubin"
     if not path.exists():
-        _keep(compiled(source, options), path)
-        _keep(source.encode(), path.with_suffix(".cu"))  # beside it, to read
+        write_whole(compiled(source, options), path)
+        write_whole(source.encode(), path.with_suffix(".cu"))  # beside it, to read
     return Kernel(path.read_bytes(), name, device, block, shared)
 
 
@@ -117,15 +115,6 @@ def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
     buffer = ctypes.create_string_buffer(size.value)
     _accept(getattr(_nvrtc(), f"nvrtcGet{what}")(program, buffer))
     return buffer.raw
-
-
-def _keep(content: bytes, path: Path) -> None:
-    """Write a file as a whole: two processes may do the same at once, and either wins."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix="build-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
 
 
 @cache

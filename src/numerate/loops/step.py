@@ -56,6 +56,8 @@ class Step:
     eps: float = 1e-8
     clip: str | None = None
     """None, "value" (each entry of the gradient) or "norm" (over all parameters together)."""
+    name: str | None = None
+    """Says all that decides what a step computes, if code of this package alone does; what is emitted is kept by it."""
 
 
 @dataclass

@@ -34,10 +34,16 @@ def canonical(value: Any) -> str:
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """32 hexadecimal digits that stand for a configuration; ``1`` and ``1.0``, tuple and list count as the same."""
-    return hashlib.sha256(canonical(config).encode()).hexdigest()[:32]
+    return _hash(canonical(config))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in (str, int, bool):  # the most frequent first: a table has thousands of rows
+        return value
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -120,15 +126,20 @@ class Row:
 
     @cached_property
     def key(self) -> Key:
-        return Key(config_hash(self.config), int(self.seed))
+        return Key(_hash(self.config_text), int(self.seed))
+
+    @cached_property
+    def config_text(self) -> str:
+        """The configuration as it is stored."""
+        return canonical(self.config)
 
     @cached_property
     def result(self) -> tuple[Any, ...]:
         """The result as it is stored: config, status, stopped_at, reason, curves, scores, weights."""
         flat = {f"{moment}/{name}": w for moment, named in self.weights.items() for name, w in named.items()}
         stopped = None if self.stopped_at is None else int(self.stopped_at)
-        config, scores = canonical(self.config), encode_scores(self.scores)
-        return config, self.status, stopped, self.reason, pack(self.curves), scores, pack(flat)
+        scores = encode_scores(self.scores)
+        return self.config_text, self.status, stopped, self.reason, pack(self.curves), scores, pack(flat)
 
     @cached_property
     def digest(self) -> str:

@@ -103,10 +103,21 @@ class Training:
         sizes = (self.steps, self.batch, self.evaluate_every, self.evaluation_size)
         return model, self.task.form, functions, adam, self.restart, sizes
 
+    @property
+    def computation(self) -> str | None:
+        """All that decides what a step computes, or None if code from outside of this package takes part."""
+        parts = self.model, type(self.task), self.task.form, [p.function for p in self.penalties], self.optimiser.clip
+        sizes = self.task.inputs, self.task.outputs, self.batch, self.optimiser.betas, self.optimiser.eps
+        try:
+            described = describe([*parts, *sizes])
+        except TypeError:
+            return None
+        return json.dumps(described) if _only_ours(described) else None
+
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The model of one run, its parameters drawn from the stream (seed, init, restarts)."""
         with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derived_seed(seed, Domain.INIT, restarts))
+            torch.default_generator.manual_seed(derived_seed(seed, Domain.INIT, restarts))
             return self.model(self.task.inputs, self.task.outputs)
 
 
@@ -132,6 +143,17 @@ def describe(value: Any) -> Any:
     if callable(value):
         return _named(value)
     raise TypeError(f"{value!r} cannot be written into a configuration; use numbers, text, classes and functions")
+
+
+def _only_ours(described: Any) -> bool:
+    """Whether a description names nothing but this package's and torch's own classes and functions."""
+    if isinstance(described, dict):
+        return "source" not in described and all(map(_only_ours, described.values()))
+    if isinstance(described, list):
+        return all(map(_only_ours, described))
+    if not isinstance(described, str) or ":" not in described:
+        return True
+    return described.startswith(("numerate.", "torch.")) and "<" not in described
 
 
 def _path(value: Any) -> str:

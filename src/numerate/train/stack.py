@@ -68,6 +68,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         betas=training.optimiser.betas,
         eps=training.optimiser.eps,
         clip=training.optimiser.clip,
+        name=training.computation,
     )
     return step, model
 
