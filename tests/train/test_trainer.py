@@ -15,7 +15,7 @@ from torch import nn
 
 from numerate.results import Store
 from numerate.tasks import PRIMER_RANGES, SingleModule
-from numerate.train import Adam, Penalty, Restart, Training, train
+from numerate.train import Adam, Penalty, Restart, Training, train, trainer
 from numerate.units import INALU, NAU, NMU, After, Ramp, penalty
 
 BACKENDS = ["stacked", "auto"]
@@ -186,3 +186,23 @@ def test_importing_the_engine_needs_no_plotting_or_command_line():
     code = "import sys, numerate.train; print(sorted({'typer', 'matplotlib', 'scipy', 'polars'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path.cwd(), check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_groups_that_take_turns_give_what_they_give_one_after_the_other(tmp_path, monkeypatch):
+    """As on a GPU, where several stacks are under way at once."""
+    work = [
+        Training(unit, SingleModule(operation), (0, 1), steps=steps, evaluate_every=20, evaluation_size=100)
+        for unit, operation, steps in ((NAU, "add", 60), (NMU, "mul", 20), (NMU, "div", 100), (NAU, "sub", 40))
+    ]
+    digests, last = [], []
+    for at_once in (1, 2, 8):
+        monkeypatch.setitem(trainer._AT_ONCE, "cpu", at_once)
+        with Store(tmp_path / f"{at_once}.sqlite") as store:
+            seen = []
+            train(work, store, backend="stacked", progress=seen.append, checkpoint_seconds=0)
+            digests.append(store.digest())
+            fractions = [p.fraction for p in seen]
+            assert fractions == sorted(fractions)
+            last.append((seen[-1].finished, fractions[-1]))
+    assert len(set(digests)) == 1
+    assert last == [(8, 1.0)] * 3

@@ -66,7 +66,7 @@ class Cuda:
             members.seeds.to(self.device).to(torch.int32),  # keeps the low 32 bits, as the key does
             table,
             *table.stride(),
-            corrections(self.step, state.step, steps).to(self.device),
+            corrections(self.step, state.step, steps, self.device),
             diverged,
             len(members),
             state.step,

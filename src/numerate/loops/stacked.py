@@ -53,7 +53,7 @@ class Stacked:
             self._train(state, members, weights, steps)
 
     def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
-        correction = corrections(self.step, state.step, steps).to(self.device)
+        correction = corrections(self.step, state.step, steps, self.device)
         for index in _blocks(len(members), self.block, members.seeds.device):
             part, who = _to(state.take(index), self.device), members.take(index).to(self.device)
             self._train_block(part, who, weights[:, :, index].to(self.device), correction)

@@ -178,9 +178,9 @@ def adam(
     return new_parameters, new_first, new_second
 
 
-def corrections(step: Step, start: int, steps: int) -> Tensor:
+def corrections(step: Step, start: int, steps: int, device: torch.device | str = "cpu") -> Tensor:
     """Adam's two bias corrections for the steps start, ..., start + steps - 1; (steps, 2) float32."""
-    t = torch.arange(start + 1, start + steps + 1, dtype=torch.float64)
+    t = torch.arange(start + 1, start + steps + 1, dtype=torch.float64, device=device)
     beta1, beta2 = step.betas
     return torch.stack([1 - beta1**t, (1 - beta2**t).sqrt()], -1).float()
 

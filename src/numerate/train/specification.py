@@ -16,7 +16,7 @@ from numerate.results import Key, config_hash
 from numerate.streams import Domain, derived_seed
 from numerate.tasks.task import Task
 
-_GLOBAL_GENERATOR = RLock()  # groups on a GPU are built by several threads
+_GLOBAL_GENERATOR = RLock()  # modules draw from one generator, whichever thread makes them
 
 Factory = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> model: a class, a ``functools.partial`` of one, or any function that can be imported by name."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -167,9 +166,6 @@ def restart_times(
     return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
 
 
-_TRACING = Lock()  # torch.fx keeps what it traces in one place for all threads
-
-
 def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
     """``function`` of one member's parameters for a whole stack, traced once so that later calls are cheap."""
     graph: list[Callable[..., Any]] = []
@@ -177,9 +173,8 @@ def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
     def call(parameters: Tensors) -> Any:
         if not graph:
             names = list(parameters)
-            with _TRACING:
-                flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
-                graph.append(flat(*parameters.values()))
+            flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
+            graph.append(flat(*parameters.values()))
         return graph[0](*parameters.values())
 
     return call

@@ -2,10 +2,10 @@
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
+from itertools import islice
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from numerate.units import snapped_parameters, sparsity_error
 
 _MEMORY = 2**30  # bytes of state and penalty weights that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
-_AT_ONCE = 12  # groups on a GPU
+_AT_ONCE = {"cpu": 1, "cuda": 12}  # groups under way: one seldom fills a GPU
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
 MOST_POINTS = 200
@@ -88,23 +88,47 @@ def _train(
     missing = set(store.missing(runs))
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
-    if not device.startswith("cuda"):
-        for group in groups:
-            _Group(group, store, experiment, backend, device, threads).run(report, checkpoint_seconds)
-        return
-    # one group seldom fills a GPU: several run at once, each on a stream and a connection of its own
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        prepared = [_Group(group, store, experiment, backend, device, threads) for group in groups]
-        for done in [pool.submit(_on_own_stream, group, report, checkpoint_seconds) for group in prepared]:
-            done.result()
+    prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
+    started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
+    _take_turns(started, _AT_ONCE[torch.device(device).type])
 
 
-def _on_own_stream(group: "_Group", report: "_Reporter", checkpoint_seconds: float) -> None:
-    torch.cuda.synchronize()  # what the group was prepared with is on the device
-    with torch.cuda.stream(torch.cuda.Stream()), Store(group.store.path) as store:
-        group.store = store
-        group.run(report, checkpoint_seconds)
-        torch.cuda.synchronize()
+class _Queue:
+    """A group that is under way; on a GPU its work is queued on a stream of its own, a little ahead."""
+
+    def __init__(self, parts: Iterator[None], device: str) -> None:
+        self.parts = parts
+        self.stream = torch.cuda.Stream(device) if device.startswith("cuda") else None
+        self.pending: deque[torch.cuda.Event] = deque()
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(device))  # what the group was prepared with is there
+
+    def ready(self) -> bool:
+        """Whether the next part may be queued: all but the last have been done."""
+        return len(self.pending) < 2 or self.pending[0].query()
+
+    def proceed(self) -> bool:
+        """Queue the next part; False if there is none, and then all is done."""
+        if len(self.pending) == 2:
+            self.pending.popleft().synchronize()
+        with torch.cuda.stream(self.stream):  # None: nothing
+            going = next(self.parts, "ended") is None
+            if self.stream is not None:
+                self.pending.append(self.stream.record_event())
+        return going
+
+
+def _take_turns(queues: Iterator[_Queue], at_once: int) -> None:
+    """Run all, ``at_once`` of them side by side: each queues its next steps while those before are being done."""
+    running = deque(islice(queues, at_once))
+    while running:
+        place = next((i for i, queue in enumerate(running) if queue.ready()), 0)
+        queue = running[place]
+        del running[place]
+        if queue.proceed():
+            running.append(queue)
+        else:
+            running.extend(islice(queues, 1))
 
 
 def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
@@ -132,19 +156,19 @@ class _Reporter:
     def __init__(self, tell: Callable[[Progress], None] | None, total: int, missing: int, steps: int) -> None:
         self.tell, self.total, self.steps = tell, total, max(1, steps)
         self.finished, self.solved, self.trained, self.done_steps = total - missing, 0, 0, 0
+        self.under_way: dict[str, int] = {}
         self.started = time.perf_counter()
-        self.lock = Lock()
 
-    def add_rows(self, rows: Sequence[Row], steps: int) -> None:
-        with self.lock:
-            self.finished += len(rows)
-            self.trained += len(rows)
-            self.done_steps += steps
-            self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
+    def add_rows(self, group: str, rows: Sequence[Row], steps: int) -> None:
+        self.under_way.pop(group, None)
+        self.finished += len(rows)
+        self.trained += len(rows)
+        self.done_steps += steps
+        self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
 
-    def show(self, label: str, backend: str, partial_steps: int) -> None:
+    def show(self, label: str, backend: str) -> None:
         if self.tell:
-            fraction = (self.done_steps + partial_steps) / self.steps
+            fraction = (self.done_steps + sum(self.under_way.values())) / self.steps
             seconds = time.perf_counter() - self.started
             self.tell(Progress(self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend))
 
@@ -183,7 +207,8 @@ class _Group:
     def label(self) -> str:
         return " ".join(str(v) for k, v in self.training.labels.items() if k != "range")
 
-    def run(self, report: _Reporter, checkpoint_seconds: float) -> None:
+    def run(self, report: _Reporter, checkpoint_seconds: float) -> Iterator[None]:
+        """From the first step, or the last checkpoint, to rows in the store; pauses after every evaluation."""
         started = saved = time.perf_counter()
         self._restore_or_start()
         every, steps = self.training.evaluate_every, self.training.steps
@@ -195,14 +220,16 @@ class _Group:
             if time.perf_counter() - saved >= checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()
-                report.show(self.label, self.backend, self.state.step * len(self.runs))
+                report.under_way[self.name] = self.state.step * len(self.runs)
+                report.show(self.label, self.backend)
             self._train(every)
+            yield
         rows = self._rows(time.perf_counter() - started)
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
-        report.add_rows(rows, steps * len(self.runs))
-        report.show(self.label, self.backend, 0)
+        report.add_rows(self.name, rows, steps * len(self.runs))
+        report.show(self.label, self.backend)
 
     # Training and evaluation
 
