@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from numerate.experiments.experiment import Experiment, Options, Recipe
-from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, late, layers, sparse
+from numerate.experiments.nau2020.recipes import SHORTER, early, late, layers, setting
 from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.report import SUCCESS, Claim, Comparison, comparison
@@ -18,26 +18,23 @@ FIGURES = {"10": ("add", "NAU", 0.01), "11": ("sub", "NAU", 0.01), "12": ("mul",
 """Figure -> operation, second layer, and the strength that Table 4 settles on."""
 
 
-def size(unit: str, options: Options) -> tuple[int, int]:
-    """Inputs, and by how much the run is shortened: sums are found early among 100 inputs, products among 30."""
-    if options.size == "quick":
-        return (100, 25) if unit == "NAU" else (30, SHORTER["quick"])
-    return INPUTS[options.size], SHORTER[options.size]
+def size(figure: str, options: Options) -> tuple[int, int]:
+    """Inputs, and by how much the run is shortened: a quick product has 30 inputs, to show what a penalty does."""
+    operation, unit, _ = FIGURES[figure]
+    return (30, SHORTER["quick"]) if options.size == "quick" and unit == "NMU" else setting(operation, options.size)
 
 
-def recipe(unit: str, strength: float, options: Options) -> Recipe:
-    """NAU's penalty comes early (5,000 to 50,000 steps) and fits into a quick run; NMU's is shortened with the run."""
+def recipe(unit: str, strength: float, shorter: int) -> Recipe:
     if unit == "NMU":
-        return layers(NAU, NMU, penalties=late(SHORTER[options.size], strength))
-    early = SHORTER[options.size] if options.size == "smoke" else 1
-    return layers(NAU, NAU, penalties=sparse(strength, 5_000, 50_000, early))
+        return layers(NAU, NMU, penalties=late(shorter, strength))
+    return layers(NAU, NAU, penalties=early(shorter, strength))
 
 
 def trainings(figure: str, options: Options) -> list[Training]:
     operation, unit, chosen = FIGURES[figure]
-    inputs, shorter = size(unit, options)
+    inputs, shorter = size(figure, options)
     return [
-        recipe(unit, strength, options).training(
+        recipe(unit, strength, shorter).training(
             task=Arithmetic(operation, inputs=inputs),
             seeds=options.seed_range(smoke=2, quick=10, paper=50),
             steps=5_000_000 // shorter,
@@ -48,7 +45,7 @@ def trainings(figure: str, options: Options) -> list[Training]:
 
 
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
-    inputs, shorter = size(FIGURES[figure][1], options)
+    inputs, shorter = size(figure, options)
     title = f"Neural Arithmetic Units, Figure {figure}"
     if options.size != "paper":
         title += f" ({options.size}: {inputs} inputs, runs {shorter} times shorter)"
