@@ -1,7 +1,7 @@
 """The loop over time on a GPU: one persistent kernel forwards, one backwards, from the same statements as on the CPU.
 
 How the work is cut is written in ``grid.cuh`` and ``timeloop.cuh``; here a plan is chosen, the kernels are put together
-and launched. Steps must be elementwise, and all sequences of a batch equally long.
+and launched. Steps must be elementwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ from math import ceil
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.loops import nvrtc
@@ -48,44 +47,76 @@ class Plan:
         return self.groups * self.parts
 
     @property
-    def subs(self) -> int:
-        """Slices of a warp in the backward product."""
-        return 32 // self.units
+    def slots(self) -> int:
+        """Rows of a group that its threads take at a time."""
+        return THREADS // self.units
+
+    @property
+    def weights(self) -> int:
+        """Numbers of the weight that a thread keeps, in the direction that has more."""
+        return max(self.columns_each * self.forward_depth, lane_columns(self.units) * self.backward_depth)
 
     @property
     def cost(self) -> float:
         """Rough cycles of one step in both directions: multiplications, copies, waiting."""
-        rows = self.rows * self.passes
-        copied = WARPS * (self.forward_depth + self.subs * self.backward_depth) * rows * 4
-        return 2 * rows * (self.columns_each * self.forward_depth + self.backward_depth) + copied / 48 + 20 * self.parts
+        rows, columns = self.rows * self.passes, lane_columns(self.units)
+        multiplied = 2 * rows * (self.columns_each * self.forward_depth + columns * self.backward_depth)
+        if self.parts == 1:
+            return multiplied
+        copied = WARPS * (self.forward_depth + slices(self.units) * self.backward_depth) * rows * 4
+        return multiplied + copied / 48 + 20 * self.parts + 2000
 
     def shared(self, backward: bool) -> int:
-        """Bytes of shared memory of a block: see ``Product`` in grid.cuh."""
-        depth, subs = (self.backward_depth, self.subs) if backward else (self.forward_depth, 1)
-        columns = self.units if backward else 32 * self.columns_each
-        padded = self.rows + 4 * (self.rows % 8 == 0)
+        """Bytes of shared memory of a block: see ``Product`` in grid.cuh and ``Meeting`` in timeloop.cuh."""
+        depth, subs = (self.backward_depth, slices(self.units)) if backward else (self.forward_depth, 1)
+        columns = lane_columns(self.units) * 32 // subs if backward else 32 * self.columns_each
+        sums = columns * padded(self.rows)
+        if self.parts == 1:
+            return 4 * WARPS * subs * (self.passes * depth * self.rows + sums)
         stages = min(depth, 32) * (2 if depth > 32 else 1)
-        return 4 * WARPS * subs * (stages * self.rows + columns * padded)
+        return 4 * WARPS * subs * (stages * self.rows + sums)
+
+
+def slices(columns: int) -> int:
+    """Slices of a warp in a product with so many columns: SUB_OF in grid.cuh."""
+    return next((32 // size for size in (4, 8, 16) if columns <= size), 1)
+
+
+def lane_columns(columns: int) -> int:
+    """Columns of a lane in such a product: COLS_OF in grid.cuh."""
+    return ceil(columns / 32)
+
+
+def padded(rows: int) -> int:
+    return rows + 4 * (rows % 8 == 0)
+
+
+def rows_of_pass(rows: int, parts: int) -> int:
+    """How many rows a kernel is made for that has so many: several blocks exchange fours of them."""
+    return rows if parts == 1 and rows < 3 else 4 * ceil(rows / 4)
+
+
+def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
+    """Units of a part, and number of parts: one alone has any number of units, others a power of two."""
+    one = [(hidden, 1)] if hidden <= THREADS else []
+    several = [(units, ceil(hidden / units)) for units in (4, 8, 16, 32)]
+    return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
 def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
     found: list[Plan] = []
-    for units in (4, 8, 16, 32):
-        parts = ceil(hidden / units)
-        if parts > processors:
-            continue
+    for units, parts in cuts(hidden, processors):
         groups = min(batch, processors // parts)
         rows_each = ceil(batch / groups)
         groups = ceil(batch / rows_each)
         columns_each = ceil(blocks * units / 32)
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
-        rows = 4 * ceil(rows_each / passes / 4)
-        depths = ceil(hidden / WARPS), ceil(parts * blocks * units / (WARPS * 32 // units))
+        rows = rows_of_pass(ceil(rows_each / passes), parts)
+        depths = ceil(hidden / WARPS), ceil(parts * blocks * units / (WARPS * slices(units)))
         plan = Plan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
-        pairs = passes * ceil(rows * units / THREADS)
-        fits = max(columns_each * depths[0], depths[1]) <= WEIGHTS and pairs <= 4
+        fits = plan.weights <= WEIGHTS and passes * ceil(rows / plan.slots) <= 4
         if fits and max(plan.shared(False), plan.shared(True)) <= memory:
             found.append(plan)
     return sorted(found, key=lambda plan: plan.cost)
@@ -99,13 +130,13 @@ def cuda_source(storage: str, direction: str, constants: Mapping[str, float], ke
     return "\n".join([*lines, "", _file("grid.cuh"), unit, kernel])
 
 
-def emit(program: Pointwise, plan: Plan, storage: str, direction: str) -> str:
-    """The CUDA source of one direction."""
+def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: bool) -> str:
+    """The CUDA source of one direction; ``packed`` if sequences differ in length."""
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "BLOCKS": sizes.columns // sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts,
         "ROWS": plan.rows, "PASSES": plan.passes, "STATES": sizes.states, "EXTRAS": sizes.extras,
-        "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden,
+        "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden, "PACKED": int(packed),
     }  # fmt: skip
     if direction == "forward":
         arguments = (
@@ -155,15 +186,15 @@ class CudaTimeLoop:
         if not self.program.elementwise:
             raise NotLowered("a step that looks along the units")
         self._plans: dict[int, list[Plan]] = {}
-        self._kernels: dict[tuple[Plan, str], nvrtc.Kernel] = {}
+        self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
     def processors(self) -> int:
         return torch.cuda.get_device_properties(self.device).multi_processor_count
 
     def accepts(self, walk: Walk) -> bool:
-        """Whether sequences are equally long and the weight fits into the registers of the device."""
-        return min(walk.sizes) == walk.batch and bool(self.plans(walk.batch))
+        """Whether the weight fits into the registers of the device."""
+        return bool(self.plans(walk.batch))
 
     def plans(self, batch: int) -> list[Plan]:
         """All plans that fit, the best one first."""
@@ -171,12 +202,12 @@ class CudaTimeLoop:
             self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)
         return self._plans[batch]
 
-    def kernel(self, plan: Plan, direction: str) -> nvrtc.Kernel:
-        if (plan, direction) not in self._kernels:
-            source = emit(self.program, plan, STORAGE[self.dtype], direction)
+    def kernel(self, plan: Plan, direction: str, packed: bool) -> nvrtc.Kernel:
+        if (plan, direction, packed) not in self._kernels:
+            source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
             shared = plan.shared(direction == "backward")
-            self._kernels[plan, direction] = nvrtc.kernel(source, direction, self.device, THREADS, shared)
-        return self._kernels[plan, direction]
+            self._kernels[plan, direction, packed] = nvrtc.kernel(source, direction, self.device, THREADS, shared)
+        return self._kernels[plan, direction, packed]
 
     def forward(
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
@@ -189,13 +220,10 @@ class CudaTimeLoop:
         saved = final.new_empty(rows, self.program.saved) if keep else None
         if saved is not None and not saved.numel():
             saved = final.new_empty(1)
-        exchange = self._exchange(plan, WARPS * plan.forward_depth)
-        padded = F.pad(state[0], (0, 0, 0, plan.groups * plan.rows_each - walk.batch)).unflatten(0, (plan.groups, -1))
-        padded = F.pad(padded, (0, 0, 0, plan.passes * plan.rows - plan.rows_each)).unflatten(1, (plan.passes, -1))
-        exchange[0, :, :, :hidden].copy_(padded.mT)
-        self.kernel(plan, "forward").launch(
+        self.kernel(plan, "forward", walk.packed).launch(
             plan.blocks, gx, weight, self._stacked(extras, final), final, out, history[0],
-            0 if saved is None else saved, exchange, self._counters(plan), *self._numbers(walk, plan), together=True,
+            0 if saved is None else saved, *self._meeting(plan, WARPS * plan.forward_depth),
+            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         return list(final.unbind(0)), [out, *history], saved
 
@@ -208,11 +236,11 @@ class CudaTimeLoop:
         initial, dstate = torch.stack(tuple(state)), torch.stack(tuple(dfinal)).float()
         dgx = weight.new_empty(len(out), self.sizes.columns)
         dgh = weight.new_empty(len(out), self.program.own)
-        dextra = initial.new_zeros(len(extras), plan.groups * THREADS // plan.units, hidden)
-        exchange = self._exchange(plan, WARPS * plan.subs * plan.backward_depth)
-        self.kernel(plan, "backward").launch(
+        dextra = initial.new_zeros(len(extras), plan.groups * plan.slots, hidden)
+        self.kernel(plan, "backward", walk.packed).launch(
             plan.blocks, weight, self._stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
-            dstate, dgx, dgh, dextra, exchange, self._counters(plan), *self._numbers(walk, plan), together=True,
+            dstate, dgx, dgh, dextra, *self._meeting(plan, WARPS * slices(plan.units) * plan.backward_depth),
+            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
         first = state[0].to(out.dtype)
@@ -220,17 +248,25 @@ class CudaTimeLoop:
             dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns])
         return dgx, dweight, list(dstate.unbind(0)), list(dextra.sum(1).unbind(0))
 
-    def _exchange(self, plan: Plan, depth: int) -> Tensor:
-        return torch.zeros(2, plan.groups, plan.passes, depth, plan.rows, device=self.device)
-
-    def _counters(self, plan: Plan) -> Tensor:
-        return torch.zeros(plan.groups, dtype=torch.int32, device=self.device)
+    def _meeting(self, plan: Plan, depth: int) -> tuple[Tensor | int, Tensor | int]:
+        return meeting(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
 
     def _stacked(self, extras: Sequence[Tensor], like: Tensor) -> Tensor:
         return torch.stack(tuple(extras)) if extras else like.new_empty(1)
 
-    def _numbers(self, walk: Walk, plan: Plan) -> tuple[int, int, int, int]:
-        return len(walk.sizes), walk.batch, plan.rows_each, int(walk.reverse)
+
+def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
+    """Where blocks of a group exchange numbers, and what they count with, all 0; nothing if each group is one block."""
+    if parts == 1:
+        return 0, 0
+    exchange, counters = torch.zeros(numbers + groups, device=device).split((numbers, groups))
+    return exchange, counters
+
+
+def steps_and_rows(walk: Walk, rows_each: int, device: torch.device) -> tuple[Tensor | int, int, int, int, int]:
+    """The last arguments of a kernel."""
+    starts = torch.tensor((*walk.starts, sum(walk.sizes)), device=device) if walk.packed else 0
+    return starts, len(walk.sizes), walk.batch, rows_each, int(walk.reverse)
 
 
 @contextmanager

@@ -2,16 +2,36 @@
 //
 // The batch is cut into groups of rows, the units of the hidden state into parts; block (group, part) computes the units
 // of its part for the rows of its group. Blocks of a group exchange what they computed through memory and wait for each
-// other; groups never meet. Products are in single precision whatever the type S of the stored numbers.
+// other; groups never meet. A group of one block keeps all in its shared memory and never waits. Products are in single
+// precision whatever the type S of the stored numbers.
 //
-// Defined before: S, and the sizes HIDDEN, UNITS (of a part; divides 32), PARTS, ROWS (of a pass, a multiple of 4).
-// Includes nothing, since the compiler at run time brings no headers.
+// Defined before: S, and the sizes HIDDEN, UNITS (of a part), PARTS, ROWS (of a pass), and whether sequences are PACKED.
+// With more than one part UNITS divides 32 and ROWS is a multiple of 4. Includes nothing, since the compiler at run time
+// brings no headers.
 
 const int THREADS = 256, WARPS = THREADS / 32;
-const int PAIRS = (ROWS * UNITS + THREADS - 1) / THREADS;  // (row, unit) pairs of a thread in one pass
-const int STEP = THREADS / UNITS;                          // rows from one of a thread's pairs to the next
-
 const int PADDED = (ROWS % 8 == 0) ? ROWS + 4 : ROWS;  // keeps neighbouring columns in different banks
+
+// (row, column) pairs of a thread, where a part has WIDE columns.
+template <int WIDE>
+struct Pairs {
+  static const int STEP = THREADS / WIDE;                  // rows from one of a thread's pairs to the next
+  static const int COUNT = (ROWS + STEP - 1) / STEP;       // pairs of a thread in one pass
+  INLINE static int column() { return threadIdx.x % WIDE; }
+  INLINE static int row(int pair) { return threadIdx.x / WIDE + pair * STEP; }
+  INLINE static bool real(int pair) { return threadIdx.x < STEP * WIDE && row(pair) < ROWS; }
+};
+const int PAIRS = Pairs<UNITS>::COUNT;
+
+// The rows of each step: all of the batch or, with `starts` (steps + 1 places), the first ones, as many as lie between.
+struct Steps {
+  const int64 *starts;
+  int64 steps, batch;
+  INLINE int64 start(int64 t) const { return PACKED ? starts[t] : t * batch; }
+  INLINE int rows(int64 t) const { return t < 0 || t >= steps ? 0 : PACKED ? int(starts[t + 1] - starts[t]) : int(batch); }
+};
+// Whether row r of a group takes part in a step with so many of its rows.
+INLINE bool among(int r, int rows) { return PACKED ? r < rows : rows > 0; }
 
 // ---------------------------------------------------------------- one thread for all, and all blocks of a group
 
@@ -35,6 +55,10 @@ INLINE void wait(unsigned *counter, unsigned count) {
 }
 
 // ---------------------------------------------------------------- products
+
+// Slices of a warp, and columns of a lane, in a product with `columns` of them.
+#define SUB_OF(columns) ((columns) > 16 ? 1 : (columns) > 8 ? 2 : (columns) > 4 ? 4 : 8)
+#define COLS_OF(columns) (((columns) + 31) / 32)
 
 // Sums over k of weight[k][column] x[k][row] for the rows of a pass. The k are cut into WARPS * SUB slices of DEPTH; a
 // lane has COLS columns in one slice: its columns are lane % (32 / SUB) + i * 32, its slice is warp * SUB + lane / (32 / SUB).
@@ -102,23 +126,34 @@ struct Product {
   }
 
   INLINE void add(const float *x, int k, float (&sums)[COLS][ROWS]) const {
-    UNROLL for (int r = 0; r < ROWS; r += 4) {
-      const Quad q = *(const Quad *)(x + r);
-      UNROLL for (int i = 0; i < COLS; i++) {
-        sums[i][r] = fmaf(weight[i][k], q.x, sums[i][r]);
-        sums[i][r + 1] = fmaf(weight[i][k], q.y, sums[i][r + 1]);
-        sums[i][r + 2] = fmaf(weight[i][k], q.z, sums[i][r + 2]);
-        sums[i][r + 3] = fmaf(weight[i][k], q.w, sums[i][r + 3]);
+    if constexpr (ROWS % 4 != 0) {
+      UNROLL for (int r = 0; r < ROWS; r++)
+        UNROLL for (int i = 0; i < COLS; i++) sums[i][r] = fmaf(weight[i][k], x[r], sums[i][r]);
+    } else {
+      UNROLL for (int r = 0; r < ROWS; r += 4) {
+        const Quad q = *(const Quad *)(x + r);
+        UNROLL for (int i = 0; i < COLS; i++) {
+          sums[i][r] = fmaf(weight[i][k], q.x, sums[i][r]);
+          sums[i][r + 1] = fmaf(weight[i][k], q.y, sums[i][r + 1]);
+          sums[i][r + 2] = fmaf(weight[i][k], q.z, sums[i][r + 2]);
+          sums[i][r + 3] = fmaf(weight[i][k], q.w, sums[i][r + 3]);
+        }
       }
     }
   }
 
   INLINE static void put(const float (&sums)[COLS][ROWS], float *out) {
-    UNROLL for (int i = 0; i < COLS; i++)
-      UNROLL for (int r = 0; r < ROWS; r += 4) {
-        const Quad q = {sums[i][r], sums[i][r + 1], sums[i][r + 2], sums[i][r + 3]};
-        *(Quad *)(out + (slice() * SIZE + column(i)) * PADDED + r) = q;
+    UNROLL for (int i = 0; i < COLS; i++) {
+      float *const to = out + (slice() * SIZE + column(i)) * PADDED;
+      if constexpr (ROWS % 4 != 0) {
+        UNROLL for (int r = 0; r < ROWS; r++) to[r] = sums[i][r];
+      } else {
+        UNROLL for (int r = 0; r < ROWS; r += 4) {
+          const Quad q = {sums[i][r], sums[i][r + 1], sums[i][r + 2], sums[i][r + 3]};
+          *(Quad *)(to + r) = q;
+        }
       }
+    }
   }
 };
 
@@ -129,13 +164,13 @@ struct Place {
 
   INLINE Place(int batch, int rows_each) {
     group = blockIdx.x / PARTS, part = blockIdx.x % PARTS;
-    u = threadIdx.x % UNITS, unit = part * UNITS + u;
+    u = Pairs<UNITS>::column(), unit = part * UNITS + u;
     first = group * rows_each;
     rows = batch - first < rows_each ? batch - first : rows_each;
   }
-  INLINE int row(int pass, int pair) const { return pass * ROWS + threadIdx.x / UNITS + pair * STEP; }
-  INLINE int row_of_pass(int pair) const { return threadIdx.x / UNITS + pair * STEP; }
+  INLINE int row(int pass, int pair) const { return pass * ROWS + row_of_pass(pair); }
+  INLINE int row_of_pass(int pair) const { return Pairs<UNITS>::row(pair); }
   INLINE bool inside(int pass, int pair) const {
-    return unit < HIDDEN && row_of_pass(pair) < ROWS && row(pass, pair) < rows;
+    return unit < HIDDEN && Pairs<UNITS>::real(pair) && row(pass, pair) < rows;
   }
 };

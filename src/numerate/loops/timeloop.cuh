@@ -1,7 +1,8 @@
 // A persistent kernel walks along time, around the emitted function forward_unit or backward_unit; see grid.cuh.
 //
 // Blocks of a group exchange their part of the hidden state (forwards), or of the gradients of the columns (backwards),
-// and wait for each other once a step. A thread keeps the state of its (row, unit) pairs in registers.
+// and wait for each other once a step. A thread keeps the state of its (row, unit) pairs in registers. Rows that do not
+// take part in a step keep their state (forwards) or its gradient (backwards).
 //
 // Defined before, beside what grid.cuh needs: BLOCKS (of columns), PASSES, STATES, EXTRAS, SAVED and OWN (blocks), and
 // FORWARD or BACKWARD.
@@ -12,13 +13,56 @@ const int COLUMNS = BLOCKS * HIDDEN;
   UNROLL for (int pass = 0; pass < PASSES; pass++) \
     UNROLL for (int pair = 0; pair < PAIRS; pair++)
 
+// Where blocks of a group meet: halves of the exchange in turns, or for a single block one place in its shared memory.
+template <class Recurrent>
+struct Meeting {
+  static const int PASS = Recurrent::DEPTHS * ROWS;
+  float *mine, *room;
+  const float *sums;
+  int64 half;
+  unsigned *counter;
+
+  INLINE Meeting(float *x, unsigned *counters, int group) {
+    mine = PARTS > 1 ? x + int64(group) * PASSES * PASS : shared;
+    half = PARTS > 1 ? int64(gridDim.x / PARTS) * PASSES * PASS : 0;
+    room = PARTS > 1 ? shared : shared + PASSES * PASS;
+    sums = PARTS > 1 ? room + WARPS * Recurrent::STAGE : room;
+    counter = counters + group;
+    if (PARTS == 1)
+      for (int i = threadIdx.x; i < PASSES * PASS; i += THREADS) mine[i] = 0;
+    __syncthreads();
+  }
+  INLINE void run(const Recurrent &product, int64 turn, int pass) const {
+    if (PARTS > 1)
+      product.run(mine + (turn & 1) * half + pass * PASS, room);
+    else
+      product.run_near(mine + pass * PASS, room);
+    __syncthreads();
+  }
+  INLINE float sum(int column, int row) const { return Recurrent::total(sums, column, row); }
+  INLINE float *place(int64 turn, int pass, int number, int row) const {
+    return mine + (turn & 1) * half + pass * PASS + number * ROWS + row;
+  }
+  INLINE void done() const {  // with what this block gives to the others
+    if (PARTS > 1)
+      arrive(counter);
+    else
+      __syncthreads();
+  }
+  INLINE void others(unsigned times) const {  // have been done so often
+    if (PARTS > 1) wait(counter, times * PARTS);
+  }
+};
+
 #ifdef FORWARD
-// x: (2, groups, PASSES, depth, ROWS), the exchange, its first half holds the initial hidden state; counters: one per
-// group, 0; state: (STATES, batch, HIDDEN), initial, then final; history: (STATES - 1, steps * batch, HIDDEN), of all
-// entries but the first, which is `out`; it and saved may be null.
+// x: (2, groups, PASSES, depth, ROWS), the exchange, zeros; counters: one per group, 0; both not used with one part;
+// starts: see Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (STATES - 1, all rows, HIDDEN), of all entries
+// but the first, which is `out`; it and saved may be null.
 KERNEL void forward(const S *gx, const S *weight, const float *extra, float *state, S *out, float *history, float *saved,
-                    float *x, unsigned *counters, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
+                    float *x, unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each,
+                    int64 reverse) {
   const Place at(batch, rows_each);
+  const Steps walk = {starts, steps, batch};
   typedef Product<(HIDDEN + WARPS - 1) / WARPS, (BLOCKS * UNITS + 31) / 32, 1> Recurrent;
   Recurrent product;
   UNROLL for (int i = 0; i < (BLOCKS * UNITS + 31) / 32; i++) {
@@ -35,40 +79,44 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
     const int64 row = at.first + at.row(pass, pair);
     now[pass][pair][k] = at.inside(pass, pair) ? state[(k * batch + row) * HIDDEN + at.unit] : 0.0f;
   }
-  const int64 groups = gridDim.x / PARTS, pass_size = Recurrent::DEPTHS * ROWS, half = groups * PASSES * pass_size;
-  unsigned *const counter = counters + at.group;
+  const Meeting<Recurrent> meeting(x, counters, at.group);
+  EVERY_PAIR if (at.inside(pass, pair)) *meeting.place(0, pass, at.unit, at.row_of_pass(pair)) = now[pass][pair][0];
+  meeting.done();
   for (int64 step = 0; step < steps; step++) {
-    const int64 t = reverse ? steps - 1 - step : step, start = t * batch + at.first;
+    const int64 t = reverse ? steps - 1 - step : step, start = walk.start(t) + at.first;
+    const int alive = walk.rows(t) - at.first;
     EVERY_PAIR UNROLL for (int b = 0; b < BLOCKS; b++) {  // does not depend on the other blocks: before the wait
-      const int64 row = start + at.row(pass, pair);
-      in[pass][pair][b] = at.inside(pass, pair) ? number(gx[row * COLUMNS + b * HIDDEN + at.unit]) : 0.0f;
+      const int r = at.row(pass, pair);
+      const bool real = at.inside(pass, pair) && among(r, alive);
+      in[pass][pair][b] = real ? number(gx[(start + r) * COLUMNS + b * HIDDEN + at.unit]) : 0.0f;
     }
-    if (step) wait(counter, step * PARTS);
-    const float *const from = x + (step & 1) * half + at.group * PASSES * pass_size;
-    float *const to = x + (~step & 1) * half + at.group * PASSES * pass_size;
+    meeting.others(step + 1);
     float fresh[PASSES][PAIRS][STATES], kept[PASSES][PAIRS][SAVED + 1];
     UNROLL for (int pass = 0; pass < PASSES; pass++) {
-      product.run(from + pass * pass_size, shared);
-      __syncthreads();
+      meeting.run(product, step, pass);
       UNROLL for (int pair = 0; pair < PAIRS; pair++) {
         if (!at.inside(pass, pair)) continue;
-        float gh[BLOCKS];
-        UNROLL for (int b = 0; b < BLOCKS; b++) gh[b] = Recurrent::sum(shared, b * UNITS + at.u, at.row_of_pass(pair));
-        forward_unit(in[pass][pair], gh, now[pass][pair], own, fresh[pass][pair], kept[pass][pair]);
-        fresh[pass][pair][0] = number(stored<S>(fresh[pass][pair][0]));
-        to[pass * pass_size + at.unit * ROWS + at.row_of_pass(pair)] = fresh[pass][pair][0];
+        if (among(at.row(pass, pair), alive)) {
+          float gh[BLOCKS];
+          UNROLL for (int b = 0; b < BLOCKS; b++) gh[b] = meeting.sum(b * UNITS + at.u, at.row_of_pass(pair));
+          forward_unit(in[pass][pair], gh, now[pass][pair], own, fresh[pass][pair], kept[pass][pair]);
+          fresh[pass][pair][0] = number(stored<S>(fresh[pass][pair][0]));
+        } else {
+          UNROLL for (int k = 0; k < STATES; k++) fresh[pass][pair][k] = now[pass][pair][k];
+        }
+        *meeting.place(step + 1, pass, at.unit, at.row_of_pass(pair)) = fresh[pass][pair][0];
       }
       if (PASSES > 1) __syncthreads();
     }
-    arrive(counter);
+    meeting.done();
     EVERY_PAIR {
-      if (!at.inside(pass, pair)) continue;
+      if (!at.inside(pass, pair) || !among(at.row(pass, pair), alive)) continue;
       const int64 row = start + at.row(pass, pair);
       out[row * HIDDEN + at.unit] = stored<S>(fresh[pass][pair][0]);
       UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = fresh[pass][pair][k];
       if (saved) {
         UNROLL for (int k = 1; k < STATES; k++)
-          history[((k - 1) * steps * batch + row) * HIDDEN + at.unit] = fresh[pass][pair][k];
+          history[((k - 1) * walk.start(steps) + row) * HIDDEN + at.unit] = fresh[pass][pair][k];
         UNROLL for (int k = 0; k < SAVED; k++) saved[(row * SAVED + k) * HIDDEN + at.unit] = kept[pass][pair][k];
       }
     }
@@ -82,20 +130,24 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
 
 #ifdef BACKWARD
 // grad: (STATES, batch, HIDDEN), gradients of the final state, then of the initial one; x: as above, all zeros; dout may
-// be null; dextra: (EXTRAS, groups * THREADS / UNITS, HIDDEN).
+// be null; dextra: (EXTRAS, groups * STEP, HIDDEN) with the STEP of the pairs.
 KERNEL void backward(const S *weight, const float *extra, const float *initial, const S *out, const float *history,
                      const float *saved, const S *dout, float *grad, S *dgx, S *dgh, float *dextra, float *x,
-                     unsigned *counters, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
+                     unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
-  const int SUB = 32 / UNITS, ALL = PARTS * BLOCKS * UNITS, DEPTH = (ALL + WARPS * SUB - 1) / (WARPS * SUB);
-  typedef Product<DEPTH, 1, SUB> Recurrent;
+  const Steps walk = {starts, steps, batch};
+  const int SUB = SUB_OF(UNITS), COLS = COLS_OF(UNITS);
+  const int ALL = PARTS * BLOCKS * UNITS, DEPTH = (ALL + WARPS * SUB - 1) / (WARPS * SUB);
+  typedef Product<DEPTH, COLS, SUB> Recurrent;
   Recurrent product;
-  UNROLL for (int k = 0; k < DEPTH; k++) {
-    const int source = Recurrent::slice() * DEPTH + k, part = source / (BLOCKS * UNITS);
-    const int block = source / UNITS % BLOCKS, unit = part * UNITS + source % UNITS;
-    const bool real = source < ALL && unit < HIDDEN && at.unit < HIDDEN;
-    product.weight[0][k] = real ? number(weight[int64(block * HIDDEN + unit) * HIDDEN + at.unit]) : 0.0f;
-  }
+  UNROLL for (int i = 0; i < COLS; i++)
+    UNROLL for (int k = 0; k < DEPTH; k++) {
+      const int source = Recurrent::slice() * DEPTH + k, part = source / (BLOCKS * UNITS);
+      const int block = source / UNITS % BLOCKS, unit = part * UNITS + source % UNITS;
+      const int own = at.part * UNITS + Recurrent::column(i);
+      const bool real = source < ALL && unit < HIDDEN && Recurrent::column(i) < UNITS && own < HIDDEN;
+      product.weight[i][k] = real ? number(weight[int64(block * HIDDEN + unit) * HIDDEN + own]) : 0.0f;
+    }
   float own[EXTRAS + 1], sums[EXTRAS + 1], now[PASSES][PAIRS][STATES];
   UNROLL for (int e = 0; e < EXTRAS; e++) {
     own[e] = at.unit < HIDDEN ? extra[e * HIDDEN + at.unit] : 0.0f;
@@ -105,55 +157,54 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
     const int64 row = at.first + at.row(pass, pair);
     now[pass][pair][k] = at.inside(pass, pair) ? grad[(k * batch + row) * HIDDEN + at.unit] : 0.0f;
   }
-  const int64 groups = gridDim.x / PARTS, pass_size = Recurrent::DEPTHS * ROWS, half = groups * PASSES * pass_size;
-  unsigned *const counter = counters + at.group;
+  const Meeting<Recurrent> meeting(x, counters, at.group);
   for (int64 step = 0; step <= steps; step++) {  // the last one only adds what flows into the initial state
-    const int64 t = reverse ? step : steps - 1 - step, start = t * batch + at.first;
-    const int64 before = reverse ? start + batch : start - batch;
+    const int64 t = reverse ? step : steps - 1 - step, before = reverse ? t + 1 : t - 1;
+    const int alive = walk.rows(t) - at.first, known = walk.rows(before) - at.first;
+    const int64 start = alive > 0 ? walk.start(t) + at.first : 0, earlier = known > 0 ? walk.start(before) + at.first : 0;
     float old[PASSES][PAIRS][STATES], fresh[PASSES][PAIRS][STATES], kept[PASSES][PAIRS][SAVED + 1];
-    if (step < steps) {
-      EVERY_PAIR {
-        if (!at.inside(pass, pair)) continue;
-        const int r = at.row(pass, pair);
-        const int64 row = start + r, place = row * HIDDEN + at.unit;
-        if (dout) now[pass][pair][0] += number(dout[place]);
-        UNROLL for (int k = 0; k < SAVED; k++) kept[pass][pair][k] = saved[(row * SAVED + k) * HIDDEN + at.unit];
-        UNROLL for (int k = 0; k < STATES; k++) {
-          const float *const past = history + ((k - 1) * steps * batch) * HIDDEN;
-          const int64 earlier = (before + r) * HIDDEN + at.unit;
-          fresh[pass][pair][k] = k ? past[place] : number(out[place]);
-          old[pass][pair][k] = step == steps - 1 ? initial[(k * batch + at.first + r) * HIDDEN + at.unit]
-                               : k               ? past[earlier]
-                                                 : number(out[earlier]);
-        }
+    EVERY_PAIR {
+      const int r = at.row(pass, pair);
+      if (!at.inside(pass, pair) || !among(r, alive)) continue;
+      const int64 row = start + r, place = row * HIDDEN + at.unit;
+      if (dout) now[pass][pair][0] += number(dout[place]);
+      UNROLL for (int k = 0; k < SAVED; k++) kept[pass][pair][k] = saved[(row * SAVED + k) * HIDDEN + at.unit];
+      UNROLL for (int k = 0; k < STATES; k++) {
+        const float *const past = history + ((k - 1) * walk.start(steps)) * HIDDEN;
+        const int64 last = (earlier + r) * HIDDEN + at.unit;
+        fresh[pass][pair][k] = k ? past[place] : number(out[place]);
+        old[pass][pair][k] = !among(r, known) ? initial[(k * batch + at.first + r) * HIDDEN + at.unit]
+                             : k                ? past[last]
+                                                : number(out[last]);
       }
     }
-    if (step) wait(counter, step * PARTS);
-    const float *const from = x + (step & 1) * half + at.group * PASSES * pass_size;
-    float *const to = x + (~step & 1) * half + at.group * PASSES * pass_size;
+    meeting.others(step);
     float columns[PASSES][PAIRS][BLOCKS], others[PASSES][PAIRS][OWN + 1];
     UNROLL for (int pass = 0; pass < PASSES; pass++) {
-      product.run(from + pass * pass_size, shared);
-      __syncthreads();
+      meeting.run(product, step, pass);
       UNROLL for (int pair = 0; pair < PAIRS; pair++) {
         if (!at.inside(pass, pair)) continue;
-        now[pass][pair][0] += Recurrent::sum(shared, at.u, at.row_of_pass(pair));
+        now[pass][pair][0] += meeting.sum(at.u, at.row_of_pass(pair));
         if (step == steps) continue;
         float next[STATES], all[BLOCKS];
-        backward_unit(kept[pass][pair], old[pass][pair], fresh[pass][pair], own, now[pass][pair], columns[pass][pair],
-                      others[pass][pair], next, sums);
-        gather_columns(columns[pass][pair], others[pass][pair], all);
+        if (among(at.row(pass, pair), alive)) {
+          backward_unit(kept[pass][pair], old[pass][pair], fresh[pass][pair], own, now[pass][pair],
+                        columns[pass][pair], others[pass][pair], next, sums);
+          gather_columns(columns[pass][pair], others[pass][pair], all);
+          UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = next[k];
+        } else {
+          UNROLL for (int b = 0; b < BLOCKS; b++) all[b] = 0;
+        }
         UNROLL for (int b = 0; b < BLOCKS; b++)
-          to[pass * pass_size + ((at.part * BLOCKS + b) * UNITS + at.u) * ROWS + at.row_of_pass(pair)] =
+          *meeting.place(step + 1, pass, (at.part * BLOCKS + b) * UNITS + at.u, at.row_of_pass(pair)) =
               number(stored<S>(all[b]));
-        UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = next[k];
       }
       if (PASSES > 1) __syncthreads();
     }
     if (step == steps) break;
-    arrive(counter);
+    meeting.done();
     EVERY_PAIR {
-      if (!at.inside(pass, pair)) continue;
+      if (!at.inside(pass, pair) || !among(at.row(pass, pair), alive)) continue;
       const int64 row = start + at.row(pass, pair);
       UNROLL for (int b = 0; b < BLOCKS; b++)
         dgx[row * COLUMNS + b * HIDDEN + at.unit] = stored<S>(columns[pass][pair][b]);
@@ -164,8 +215,9 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
     const int64 row = at.first + at.row(pass, pair);
     if (at.inside(pass, pair)) grad[(k * batch + row) * HIDDEN + at.unit] = now[pass][pair][k];
   }
+  const int STEP = Pairs<UNITS>::STEP, groups = gridDim.x / PARTS, slot = threadIdx.x / UNITS;
   UNROLL for (int e = 0; e < EXTRAS; e++)
-    if (at.unit < HIDDEN)
-      dextra[(e * groups * STEP + at.group * STEP + threadIdx.x / UNITS) * HIDDEN + at.unit] = sums[e];
+    if (at.unit < HIDDEN && slot < STEP)
+      dextra[int64((e * groups + at.group) * STEP + slot) * HIDDEN + at.unit] = sums[e];
 }
 #endif

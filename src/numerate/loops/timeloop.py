@@ -51,10 +51,15 @@ class Walk:
     def batch(self) -> int:
         return max(self.sizes)
 
+    @property
+    def packed(self) -> bool:
+        """Whether some step has fewer rows than the batch."""
+        return min(self.sizes) < self.batch
+
     def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
         """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
         batch = self.batch
-        if min(self.sizes) < batch:
+        if self.packed:
             return dgh.mT @ torch.cat((initial, history))[self.previous(history.device)]
         if self.reverse:
             return torch.addmm(dgh[-batch:].mT @ initial, dgh[:-batch].mT, history[batch:])
@@ -62,13 +67,12 @@ class Walk:
 
     def previous(self, device: torch.device) -> Tensor:
         """For each row, where the same sequence was one step before in (initial state, history)."""
-        index: list[int] = []
-        for t, size in enumerate(self.sizes):
-            before = t + 1 if self.reverse else t - 1
-            known = min(size, self.sizes[before]) if 0 <= before < len(self.sizes) else 0
-            start = self.batch + self.starts[before] if known else 0
-            index += [*range(start, start + known), *range(known, size)]
-        return torch.tensor(index, device=device)
+        sizes, starts = torch.tensor(self.sizes), torch.tensor(self.starts)
+        row = torch.arange(int(sizes.sum())) - starts.repeat_interleave(sizes)  # of the batch
+        none = torch.zeros(1, dtype=torch.int64)
+        before = [torch.cat((part[1:], none) if self.reverse else (none, part[:-1])) for part in (sizes, starts)]
+        known, start = (part.repeat_interleave(sizes) for part in before)
+        return torch.where(row < known, self.batch + start + row, row).to(device)
 
 
 class Frame:

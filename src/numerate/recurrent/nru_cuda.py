@@ -10,13 +10,27 @@ import torch
 from torch import Tensor
 
 from numerate.loops import nvrtc
-from numerate.loops.cuda_timeloop import STORAGE, THREADS, WARPS, cuda_source, products_as_cudnn
+from numerate.loops.cuda_timeloop import (
+    STORAGE,
+    SUMS,
+    THREADS,
+    WARPS,
+    cuda_source,
+    cuts,
+    lane_columns,
+    meeting,
+    padded,
+    products_as_cudnn,
+    rows_of_pass,
+    slices,
+    steps_and_rows,
+)
 from numerate.loops.pointwise import Sizes
 from numerate.loops.timeloop import Walk
 from numerate.loops.trace import NotLowered
 
-MOST_ROWS = 64
-"""Rows of a group: each is a running sum of every thread."""
+WEIGHTS = 160
+"""Numbers of all weights that a thread can keep in registers."""
 
 
 @dataclass(frozen=True)
@@ -46,82 +60,80 @@ class CudaNRULoop:
         self.width = 2 * heads + 4 * self.rank
         self.room = nvrtc.shared_memory(device)
         self._plans: dict[int, list[Plan]] = {}
-        self._kernels: dict[tuple[Plan, str], nvrtc.Kernel] = {}
+        self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
     def processors(self) -> int:
         return torch.cuda.get_device_properties(self.device).multi_processor_count
 
     def accepts(self, walk: Walk) -> bool:
-        """Whether sequences are equally long and the weights fit into the registers of the device."""
-        return min(walk.sizes) == walk.batch and bool(self.plans(walk.batch))
+        """Whether the weights fit into the registers of the device."""
+        return bool(self.plans(walk.batch))
 
     def plans(self, batch: int) -> list[Plan]:
-        """All plans that fit, the best one first: few rows for each block, then few blocks in a group."""
+        """All plans that fit, the best one first: blocks that need not wait, then few rows for each block."""
         if batch not in self._plans:
             self._plans[batch] = self._find_plans(batch)
         return self._plans[batch]
 
     def _find_plans(self, batch: int) -> list[Plan]:
         found: list[Plan] = []
-        for units in (4, 8, 16, 32):
-            parts = ceil(self.sizes.hidden / units)
+        for units, parts in cuts(self.sizes.hidden, self.processors):
             z_units, m_units = (_least(numbers, parts) for numbers in (self.width, self.memory))
-            if parts > self.processors or not z_units or not m_units:
+            if not z_units or not m_units:
                 continue
             groups = min(batch, self.processors // parts)
             rows_each = ceil(batch / groups)
-            plan = Plan(units, z_units, m_units, parts, ceil(batch / rows_each), rows_each, 4 * ceil(rows_each / 4))
+            rows = rows_of_pass(rows_each, parts)
+            plan = Plan(units, z_units, m_units, parts, ceil(batch / rows_each), rows_each, rows)
+            sums = rows * lane_columns(max(units, z_units, m_units))
             fits = max(self.shared(plan, direction) for direction in ("forward", "backward")) <= self.room
-            if fits and plan.rows <= MOST_ROWS and self._weights(plan) <= 160:
+            if fits and sums <= SUMS and self._weights(plan) <= WEIGHTS:
                 found.append(plan)
-        return sorted(found, key=lambda plan: (plan.rows * (40 + self._weights(plan)), plan.parts))
+        return sorted(found, key=lambda plan: (plan.parts > 1, plan.rows * (40 + self._weights(plan)), plan.parts))
 
     def _weights(self, plan: Plan) -> int:
         """Numbers of the weights that a thread keeps, in the direction that has more."""
-        both, (sub, z_sub, m_sub) = self.sizes.hidden + self.memory, self._subs(plan)
-        forward = _depth(both, sub) + _depth(both, z_sub)
-        inward = _depth(self.width, sub) + _depth(self.sizes.hidden, sub)
-        return max(forward, inward + _depth(self.width + self.sizes.hidden, m_sub))
-
-    def _subs(self, plan: Plan) -> tuple[int, int, int]:
-        return 32 // plan.units, 32 // plan.z_units, 32 // plan.m_units
+        hidden, both = self.sizes.hidden, self.sizes.hidden + self.memory
+        to_hidden, to_heads, to_memory = plan.units, plan.z_units, plan.m_units
+        forward = _lane_weights(both, to_hidden) + _lane_weights(both, to_heads)
+        inward = _lane_weights(self.width, to_hidden) + _lane_weights(hidden, to_hidden)
+        return max(forward, inward + _lane_weights(self.width + hidden, to_memory))
 
     def shared(self, plan: Plan, direction: str) -> int:
         """Bytes of shared memory of a block: see the kernels."""
         hidden, rows, span = self.sizes.hidden, plan.rows, self.rank // self.heads
-        padded = rows + 4 * (rows % 8 == 0)
-        sub, z_sub, m_sub = self._subs(plan)
 
-        def filled(numbers: int, subs: int) -> int:
-            return WARPS * subs * _depth(numbers, subs)
+        def filled(numbers: int, columns: int) -> int:
+            return WARPS * slices(columns) * _depth(numbers, columns)
 
-        sums = WARPS * 32 * padded  # of a product: a column for each lane
+        def sums(*columns: int) -> int:  # of products of which one is made at a time
+            return max(WARPS * 32 * lane_columns(n) * padded(rows) for n in columns)
+
         if direction == "forward":
             both = hidden + self.memory
-            numbers = max(filled(both, sub), filled(both, z_sub)) + self.width + 2 + 2 * self.heads + 2 * span
-            return 4 * (numbers * rows + sums)
-        needed = max(self.width + filled(hidden, sub), filled(self.width + hidden, m_sub), filled(self.width, sub))
-        numbers = self.memory + needed + self.width + 2 + 4 * self.heads + 4 * span
-        return 4 * (numbers * rows + 2 * sums)
+            numbers = max(filled(both, plan.units), filled(both, plan.z_units)) + self.width + 2 + 2 * self.heads
+            return 4 * ((numbers + 2 * span) * rows + sums(plan.units, plan.z_units))
+        needed = self.width + filled(hidden, plan.units), filled(self.width + hidden, plan.m_units)
+        numbers = self.memory + max(*needed, filled(self.width, plan.units)) + self.width + 2 + 4 * self.heads
+        return 4 * ((numbers + 4 * span) * rows + sums(plan.units) + sums(plan.m_units))
 
-    def source(self, plan: Plan, direction: str) -> str:
-        """The CUDA source of one direction."""
+    def source(self, plan: Plan, direction: str, packed: bool) -> str:
+        """The CUDA source of one direction; ``packed`` if sequences differ in length."""
         constants: dict[str, int | float] = {
             "HIDDEN": self.sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts, "ROWS": plan.rows,
             "MEMORY": self.memory, "HEADS": self.heads, "RANK": self.rank, "SPAN": self.rank // self.heads,
             "WIDTH": self.width, "COLUMNS": self.sizes.columns, "Z_UNITS": plan.z_units, "M_UNITS": plan.m_units,
-            "SCALE": self.scale,
+            "SCALE": self.scale, "PACKED": int(packed),
         }  # fmt: skip
         kernel = Path(__file__).with_name("nru_loop.cuh").read_text()
         return cuda_source(STORAGE[self.dtype], direction, constants, kernel)
 
-    def kernel(self, plan: Plan, direction: str) -> nvrtc.Kernel:
-        if (plan, direction) not in self._kernels:
-            shared = self.shared(plan, direction)
-            source = self.source(plan, direction)
-            self._kernels[plan, direction] = nvrtc.kernel(source, direction, self.device, THREADS, shared)
-        return self._kernels[plan, direction]
+    def kernel(self, plan: Plan, direction: str, packed: bool) -> nvrtc.Kernel:
+        if (plan, direction, packed) not in self._kernels:
+            source, shared = self.source(plan, direction, packed), self.shared(plan, direction)
+            self._kernels[plan, direction, packed] = nvrtc.kernel(source, direction, self.device, THREADS, shared)
+        return self._kernels[plan, direction, packed]
 
     def forward(
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
@@ -132,10 +144,10 @@ class CudaNRULoop:
         out = gx.new_empty(rows, hidden)
         memory = bias.new_empty(rows if keep else 0, self.memory)
         heads = bias.new_empty(rows, self.width) if keep else None
-        exchange, counters = self._meeting(plan, hidden + self.width)
-        self.kernel(plan, "forward").launch(
+        self.kernel(plan, "forward", walk.packed).launch(
             plan.groups * plan.parts, gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else 0,
-            0 if heads is None else heads, exchange, counters, *self._numbers(walk, plan), together=True,
+            0 if heads is None else heads, *self._meeting(plan, hidden + self.width),
+            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         return final, [out, memory], heads
 
@@ -147,10 +159,10 @@ class CudaNRULoop:
         plan, hidden, (head_weight, _) = self.plans(walk.batch)[0], self.sizes.hidden, extras
         dstate = [entry.float().clone(memory_format=torch.contiguous_format) for entry in dfinal]
         d = weight.new_empty(len(saved), hidden + self.width)
-        exchange, counters = self._meeting(plan, hidden + self.memory)
-        self.kernel(plan, "backward").launch(
+        self.kernel(plan, "backward", walk.packed).launch(
             plan.groups * plan.parts, weight, head_weight.to(self.dtype), history[0], saved,
-            0 if dout is None else dout, *dstate, d, exchange, counters, *self._numbers(walk, plan), together=True,
+            0 if dout is None else dout, *dstate, d, *self._meeting(plan, hidden + self.memory),
+            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         dh, dheads = d.split((hidden, self.width), 1)
         first, memory, memories = (tensor.to(self.dtype) for tensor in (*state, history[1]))
@@ -160,19 +172,21 @@ class CudaNRULoop:
             dhead_weight = torch.cat((dheads.mT @ history[0], by_memory[hidden:]), 1).to(head_weight.dtype)
         return d[:, : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(0, dtype=torch.float32)]
 
-    def _meeting(self, plan: Plan, numbers: int) -> tuple[Tensor, Tensor]:
-        """Where blocks exchange numbers, and what they count with."""
-        exchange = torch.zeros(plan.groups, numbers, plan.rows, device=self.device)
-        return exchange, torch.zeros(plan.groups, dtype=torch.int32, device=self.device)
-
-    def _numbers(self, walk: Walk, plan: Plan) -> tuple[int, int, int, int]:
-        return len(walk.sizes), walk.batch, plan.rows_each, int(walk.reverse)
+    def _meeting(self, plan: Plan, numbers: int) -> tuple[Tensor | int, Tensor | int]:
+        return meeting(plan.parts, plan.groups * numbers * plan.rows, plan.groups, self.device)
 
 
 def _least(numbers: int, parts: int) -> int:
-    """The smallest width of a part, a power of two up to 32, with which the parts cover all numbers; 0 if none does."""
+    """The smallest width of a part with which the parts cover all numbers, as ``cuts`` has them; 0 if there is none."""
+    if parts == 1:
+        return numbers if numbers <= THREADS else 0
     return next((units for units in (4, 8, 16, 32) if units * parts >= numbers), 0)
 
 
-def _depth(numbers: int, subs: int) -> int:
-    return ceil(numbers / (WARPS * subs))
+def _depth(numbers: int, columns: int) -> int:
+    """Of the slices of a product with so many columns."""
+    return ceil(numbers / (WARPS * slices(columns)))
+
+
+def _lane_weights(numbers: int, columns: int) -> int:
+    return lane_columns(columns) * _depth(numbers, columns)
