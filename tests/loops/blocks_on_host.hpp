@@ -65,6 +65,17 @@ static uint32_t __float_as_uint(float value) {
   memcpy(&bits, &value, 4);
   return bits;
 }
+static float half_to_float(unsigned short bits) {
+  _Float16 value;
+  memcpy(&value, &bits, 2);
+  return value;
+}
+static unsigned short float_to_half(float number) {
+  const _Float16 value = number;
+  unsigned short bits;
+  memcpy(&bits, &value, 2);
+  return bits;
+}
 static inline void copy_quad(float *to, const float *from) { memcpy(to, from, 16); }
 static inline void end_of_copies() {}
 template <int LATEST> static inline void wait_for_copies() {}

@@ -97,6 +97,7 @@ CASES: dict[str, tuple[CellLayer, int, tuple[int, ...], bool, torch.dtype]] = { 
     "UR-LSTM in one block": (URLSTM(3, 40), 40, (5,) * 4, False, torch.float32),
     "UR-LSTM packed": (URLSTM(3, 20), 8, (7, 7, 5, 2, 1), False, torch.float32),
     "UR-LSTM packed, backwards": (URLSTM(3, 20), 8, (9, 7, 7, 5, 1), True, torch.float32),
+    "UR-LSTM float16": (URLSTM(3, 20), 16, (5,) * 4, False, torch.float16),
     "GRU": (GRU(3, 37), 8, (9,) * 5, False, torch.float32),
     "GRU in one block, packed": (GRU(3, 37), 37, (20, 20, 13, 2), True, torch.float32),
     "GRU in one block, packed, bfloat16": (GRU(3, 9), 9, (9, 9, 3), False, torch.bfloat16),
@@ -231,11 +232,36 @@ def results(model: CellLayer, x: Tensor, mode: Any, lengths: Tensor | None = Non
 
 
 @on_gpu
+@pytest.mark.parametrize("kind", [URLSTM, LSTM, NRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_on_the_device_autocast_stores_numbers_of_that_type(kind: type[CellLayer], dtype: torch.dtype) -> None:
+    layer, x = kind(3, 80).cuda(), torch.randn(20, 37, 3, device="cuda")
+    expected = results(layer, x, "plain")
+    with torch.autocast("cuda", dtype):
+        found = results(layer, x, "native")
+    for wanted, got in zip(expected, found):
+        assert got.dtype == torch.float32
+        assert (wanted - got).norm() <= 5e-2 * wanted.norm()
+
+
+@on_gpu
+def test_on_the_device_second_derivatives() -> None:
+    layer, x = URLSTM(3, 40).cuda(), torch.randn(20, 5, 3, device="cuda")
+    found = []
+    for mode in ("plain", "native"):
+        with use_loop(mode):
+            loss = layer(x)[0].square().sum()
+        gradient = torch.autograd.grad(loss, list(layer.parameters()), create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in gradient), list(layer.parameters())))  # type: ignore
+    torch.testing.assert_close(*found, atol=1e-2, rtol=1e-2)
+
+
+@on_gpu
 @pytest.mark.parametrize("packed", [False, True], ids=["equal", "packed"])
 @pytest.mark.parametrize("case", LAYERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_on_the_device_loops_agree_with_plain_steps(case: str, dtype: torch.dtype, packed: bool) -> None:
-    """float32: as exact as TF32 lets the weight's gradient be; bfloat16: nearer to float32 than plain bfloat16 steps."""
+    """float32: as exact as TF32 lets the weight's gradient be; others: nearer to it than plain steps of their type."""
     kind, hidden, options = LAYERS[case]
     if packed and case.endswith("cuDNN"):
         pytest.skip("takes plain steps")

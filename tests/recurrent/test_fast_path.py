@@ -203,6 +203,22 @@ def test_second_derivatives(kind: type[CellLayer], options: dict[str, Any], coun
     assert count
 
 
+@each_layer
+def test_autocast_on_a_cpu_keeps_single_precision(kind: type[CellLayer], options: dict[str, Any]) -> None:
+    layer, x = make(kind.__name__, torch.float32, **options), torch.randn(T, B, I)
+    expected = run(layer, x, None, "native")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run(layer, x, None, "native")
+        with use_loop("native"):
+            narrow, final = layer(x.bfloat16(), tuple(torch.zeros(1, B, *s) for s in layer.cell.state_shapes))
+    assert torch.equal(found[0], expected[0])
+    for wanted, got in zip(expected, found):  # torch's own products backwards are in bfloat16
+        assert got.dtype == torch.float32
+        assert (wanted - got).norm() <= 1e-2 * wanted.norm()
+    assert (narrow.dtype, final[0].dtype) == (torch.bfloat16, torch.float32)
+    torch.testing.assert_close(narrow.float(), expected[0], atol=0.02, rtol=0.02)
+
+
 # ---------------------------------------------------------------- what takes plain steps
 
 
@@ -224,11 +240,6 @@ def traced(x: Tensor) -> Any:
     return make_fx(lambda x: make("LSTM", torch.float32)(x)[0], tracing_mode="fake")(x)
 
 
-def cast(x: Tensor) -> Any:
-    with torch.autocast("cpu", torch.bfloat16):
-        return make("LSTM", torch.float32)(x)
-
-
 def meta(x: Tensor) -> Any:
     return LSTM(I, H, device="meta")(x.to("meta"))
 
@@ -247,7 +258,7 @@ def asked(x: Tensor) -> Any:
         return make("LSTM", torch.float32)(x)
 
 
-PLAIN = (zoned, inspected, mapped, traced, cast, meta, general, other_heads, asked)
+PLAIN = (zoned, inspected, mapped, traced, meta, general, other_heads, asked)
 
 
 @pytest.mark.parametrize("use", PLAIN, ids=lambda use: use.__name__)

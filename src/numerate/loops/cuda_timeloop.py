@@ -25,7 +25,7 @@ WEIGHTS = 144
 """Numbers of the weight that a thread can keep in registers."""
 SUMS = 64
 """Running sums that it can keep beside them."""
-STORAGE = {torch.float32: "float", torch.bfloat16: "Brief"}
+STORAGE = {torch.float32: "float", torch.bfloat16: "Brief", torch.float16: "Half"}
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,9 @@ def _file(name: str) -> str:
 class CudaTimeLoop:
     """The loop of one step function on a GPU; as :class:`numerate.loops.timeloop.TimeLoop`.
 
-    gx, weight and outputs are of ``dtype``, float32 or bfloat16; the state and all sums are float32. Of float32 numbers
-    products within the loop are exact to single precision; the gradient of the weight follows the setting of cuDNN.
+    gx, weight and outputs are of ``dtype``, float32, bfloat16 or float16; the state and all sums are float32. Of
+    float32 numbers products within the loop are exact to single precision; the gradient of the weight follows the
+    setting of cuDNN.
     """
 
     def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> None:

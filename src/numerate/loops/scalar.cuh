@@ -19,12 +19,29 @@ INLINE float maximum(float a, float b) { return a != a ? a : b != b ? b : fmaxf(
 template <class T> INLINE T where(bool condition, T a, T b) { return condition ? a : b; }
 INLINE bool logical_not(bool a) { return !a; }
 
+#ifdef __CUDACC__
+INLINE float half_to_float(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+INLINE unsigned short float_to_half(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#endif
+
 // bfloat16: the upper half of a float.
 struct Brief {
   unsigned short bits;
 };
 INLINE float number(float a) { return a; }
 INLINE float number(Brief a) { return __uint_as_float(unsigned(a.bits) << 16); }
+struct Half {  // float16
+  unsigned short bits;
+};
+INLINE float number(Half a) { return half_to_float(a.bits); }
 template <class T> INLINE T stored(float a);
 template <> INLINE float stored<float>(float a) { return a; }
 template <> INLINE Brief stored<Brief>(float a) {  // half to even
@@ -32,6 +49,7 @@ template <> INLINE Brief stored<Brief>(float a) {  // half to even
   const unsigned rounded = a != a ? 0x7FC00000u : bits + 0x7FFFu + (bits >> 16 & 1);
   return {(unsigned short)(rounded >> 16)};
 }
+template <> INLINE Half stored<Half>(float a) { return {float_to_half(a)}; }
 
 struct __align__(16) Quad {
   float x, y, z, w;

@@ -312,13 +312,14 @@ class _Differentiable(torch.autograd.Function):
         *tensors, saved = ctx.saved_tensors
         history = tensors[ctx.inputs :]
         gx, weight, state, extras = _apart(loop, tensors[: ctx.inputs])
-        if torch.is_grad_enabled():  # this gradient is to be differentiated in its turn
-            outputs, final = ctx.plain(gx, weight, state, extras)
-            found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:], again=True)
-            return None, None, None, *found
-        dout = None if above[0] is None else above[0].contiguous()
-        dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
-        dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
+        with torch.autocast(gx.device.type, enabled=False):
+            if torch.is_grad_enabled():  # this gradient is to be differentiated in its turn
+                outputs, final = ctx.plain(gx, weight, state, extras)
+                found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:], again=True)
+                return None, None, None, *found
+            dout = None if above[0] is None else above[0].contiguous()
+            dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
+            dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
         return None, None, None, dgx, dweight, *dstate, *dextra
 
 

@@ -1,8 +1,9 @@
 """Which loop walks along time: native code where it exists and pays, else the plain steps, with equal results.
 
 That is the cell's compiled loop; on a GPU, where there is none for a size or type of number, torch's fused operation
-(cuDNN) if it computes the same. Function transforms, tracing, second derivatives, forward-mode derivatives and autocast
-get plain steps.
+(cuDNN) if it computes the same. Function transforms, tracing, second derivatives and forward-mode derivatives get plain
+steps. Under autocast a GPU's loop stores numbers of that type and a CPU's loop keeps single precision; the results have
+the types that came in.
 """
 
 import logging
@@ -63,7 +64,7 @@ def notice(text: str) -> None:
 
 def ordinary(tensors: Sequence[Any]) -> bool:
     """Whether these are tensors with numbers in them, and neither traced nor part of a function transform."""
-    if torch.jit.is_tracing() or torch.is_autocast_enabled(tensors[0].device.type):
+    if torch.jit.is_tracing():
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return False
@@ -84,27 +85,54 @@ def fast_unroll(
     mode, steps = chosen_mode(), x.shape[0] if sizes is None else len(sizes)
     if mode == "plain" or steps < (1 if mode == "native" else SHORTEST) or x.numel() == 0:
         return None
-    if not ordinary((x, *state, *p.values())) or any(tensor.dtype != x.dtype for tensor in (*state, *p.values())):
+    if not ordinary((x, *state, *p.values())):
         return None
+    if torch.is_autocast_enabled(x.device.type):
+        return _cast_unroll(cell, p, x, state, sizes, reverse, plain)
+    if any(tensor.dtype != x.dtype for tensor in (*state, *p.values())):
+        return None
+    return _unroll(cell, p, x, state, sizes, reverse, plain)
+
+
+def _cast_unroll(
+    cell: Cell, p: Parts, x: Tensor, state: State, sizes: Sequence[int] | None, reverse: bool, plain: Plain
+) -> tuple[Tensor, State] | None:
+    """As ``_unroll`` with x and parameters of one type, as autocast does for products."""
+    kind, dtypes = x.device.type, {tensor.dtype for tensor in (x, *state, *p.values())}
+    wide = torch.float64 if torch.float64 in dtypes else torch.float32
+    dtype = torch.get_autocast_dtype(kind) if kind == "cuda" and wide == torch.float32 else wide
+    with torch.autocast(kind, enabled=False):
+        p = {name: value.to(dtype) for name, value in p.items()}
+        found = _unroll(cell, p, x.to(dtype), state, sizes, reverse, plain)
+    if found is None:
+        return None
+    outputs, final = found
+    return outputs.to(x.dtype), final
+
+
+def _unroll(
+    cell: Cell, p: Parts, x: Tensor, state: State, sizes: Sequence[int] | None, reverse: bool, plain: Plain
+) -> tuple[Tensor, State] | None:
+    steps = x.shape[0] if sizes is None else len(sizes)
     loop = _native_loop(cell.with_input_size(1), x.device, x.dtype)
     walk = Walk(tuple(sizes) if sizes is not None else (x.shape[1],) * steps, reverse)
     if loop is None or not loop.accepts(walk):
         fused = x.device.type == "cuda" and sizes is None and cell.has_fused
         return _fused(cell, p, x, state, reverse, plain) if fused else None
+    number = torch.promote_types(loop.dtype, torch.float32)
 
     def again(gx: Tensor, weight: Tensor, state: State, extras: State) -> tuple[Tensor, State]:
-        gx = gx if sizes is not None else gx.unflatten(0, (steps, -1))
-        outputs, final = plain(gx, cell.prepared_with(p, weight, extras), state)
-        return outputs if sizes is not None else outputs.flatten(0, 1), final
+        gx = (gx if sizes is not None else gx.unflatten(0, (steps, -1))).to(number)
+        outputs, final = plain(gx, cell.prepared_with(p, weight.to(number), extras), state)
+        return (outputs if sizes is not None else outputs.flatten(0, 1)).to(loop.dtype), final
 
     weight, extras = cell.loop_operands(p)
     gx = cell.project(x, _by_columns(p) if x.device.type == "cpu" else p)
     gx = (gx if sizes is not None else gx.flatten(0, 1)).to(loop.dtype)
-    number = torch.promote_types(loop.dtype, torch.float32)
-    state, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
-    outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), state, extras, again)
+    start, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
+    outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), start, extras, again)
     outputs = outputs if sizes is not None else outputs.unflatten(0, (steps, -1))
-    return outputs.to(x.dtype), tuple(entry.to(x.dtype) for entry in final)
+    return outputs.to(x.dtype), tuple(entry.to(given.dtype) for entry, given in zip(final, state))
 
 
 def _by_columns(p: Parts) -> Parts:
@@ -128,7 +156,8 @@ def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype) -> Loop |
 
 def _fused(cell: Cell, p: Parts, x: Tensor, state: State, reverse: bool, plain: Plain) -> tuple[Tensor, State]:
     """torch's operation for the whole sequence; second derivatives, which it has not, are those of plain steps."""
-    names, count = list(p), len(state)
+    names, count, dtypes = list(p), len(state), [entry.dtype for entry in state]
+    state = tuple(entry.to(x.dtype) for entry in state)
 
     def operation(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         outputs, final = cell.fused(x.flip(0) if reverse else x, rest[:count], dict(zip(names, rest[count:])))
@@ -140,7 +169,7 @@ def _fused(cell: Cell, p: Parts, x: Tensor, state: State, reverse: bool, plain: 
         return outputs, *final
 
     outputs, *final = _Fused.apply(operation, again, x, *state, *p.values())
-    return outputs, tuple(final)
+    return outputs, tuple(entry.to(dtype) for entry, dtype in zip(final, dtypes))
 
 
 class _Fused(torch.autograd.Function):
@@ -158,5 +187,7 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         differentiated = torch.is_grad_enabled()  # in its turn
         inputs = ctx.saved_tensors if differentiated else ctx.copies
-        results = ctx.again(*inputs) if differentiated else ctx.results
-        return None, None, *timeloop.gradients(results, gradients, inputs, ctx.needs_input_grad[2:], differentiated)
+        with torch.autocast(inputs[0].device.type, enabled=False):
+            results = ctx.again(*inputs) if differentiated else ctx.results
+            found = timeloop.gradients(results, gradients, inputs, ctx.needs_input_grad[2:], differentiated)
+        return None, None, *found

@@ -47,7 +47,7 @@ class Plan:
 
 
 class CudaNRULoop:
-    """Loop of the default NRU for float32 or bfloat16; arguments as those of ``NRULoop``."""
+    """Loop of the default NRU for float32, bfloat16 or float16; arguments as those of ``NRULoop``."""
 
     def __init__(
         self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype, device: torch.device
