@@ -1,13 +1,14 @@
 """The experiments that compare tables: they cover every published cell, run at smoke size and show what they ran."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from numerate import published
-from numerate.experiments import Options, experiments, report, select
+from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
 from numerate.results import Store
 from numerate.train import train
@@ -37,7 +38,7 @@ def test_the_whole_benchmark_has_5175_runs_in_207_cells():
     work = select(["primer2022"])[0].trainings(Options("paper"))
     assert len(work) == 207
     assert sum(len(t.seeds) for t in work) == 5175
-    assert len({t.form for t in work}) == 18  # so many stacks
+    assert len({t.form for t in work}) == 9  # so many stacks: one for each unit
 
 
 @pytest.mark.parametrize(("table", "cells", "steps"), [("1", 3, 200_000), ("2", 11, 5_000_000), ("6", 66, 5_000_000)])
@@ -55,6 +56,16 @@ def test_tables_2_and_6_share_their_runs():
         for n in "26"
     )
     assert two <= six
+
+
+@pytest.mark.parametrize("size", ["quick", "paper"])
+@pytest.mark.parametrize("table", ["2", "6"])
+def test_sums_keep_their_inputs_and_nau_its_penalty(table, size):
+    work = select([f"nau2020/table{table}"])[0].trainings(Options(size))
+    assert {t.task.inputs for t in work if t.labels["operation"] in ("add", "sub")} == {100}
+    for t in work:
+        if t.labels["unit"] == "NAU":
+            assert (t.penalties[0].schedule.start, t.penalties[0].schedule.end) == (5_000, 50_000)
 
 
 @pytest.mark.parametrize(("id_", "units"), [("nau2020/table1", None), ("nau2020/table2", ("NMU", "NAU"))])
@@ -90,7 +101,33 @@ def test_figure_3_runs_at_smoke_size(tmp_path):
 def test_the_zoo_ranks_units(tmp_path):
     shown, rows = run("zoo", tmp_path, units=("NAU", "NMU"))
     assert {row.labels["unit"] for row in rows} == {"NAU", "NMU"}
-    assert "The zoo" in shown.page.read_text()
+    page = shown.page.read_text()
+    assert "The zoo" in page
+    assert "Share of solved runs" in page
+    assert (shown.page.parent / "overview.png").is_file()
+
+
+def test_the_zoos_operations_share_their_loops():
+    work = select(["zoo"])[0].trainings(Options("quick"))
+    assert len({t.form for t in work}) == len(work) / 4
+
+
+def test_a_users_unit_stands_behind_sums_in_the_zoos_two_layers():
+    work = select(["zoo"])[0].trainings(Options("smoke", units=(Product,)))
+    models = {t.labels["task"]: t.build(0) for t in work}
+    assert isinstance(models["Single module, 2 inputs"], Product)
+    assert isinstance(models["Two layers, 10 inputs"][1], Product)
+
+
+def test_the_zoo_orders_units_by_their_share_of_solved_runs(tmp_path):
+    _, rows = run("zoo", tmp_path, units=("NAU", "NMU"))
+    better = [
+        replace(row, scores={**row.scores, "best_test": 0.0}) if row.labels["unit"] == "NMU" else row for row in rows
+    ]
+    ranked = zoo.ranking(better)
+    assert next(iter(ranked)) == "NMU"
+    assert ranked["NMU"].value == 1.0
+    assert (ranked["NMU"].low or 0) < 1.0
 
 
 def test_the_zoo_has_every_arithmetic_unit():

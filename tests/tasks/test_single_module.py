@@ -56,6 +56,18 @@ def test_redundant_inputs_do_not_change_the_target():
     assert {task.offset(seed) for seed in range(200)} == set(range(9))
 
 
+@pytest.mark.parametrize("inputs", [2, 10])
+def test_operations_share_one_form_and_differ_in_a_constant(inputs):
+    expected = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div}
+    tasks = [SingleModule(operation, inputs=inputs) for operation in expected]
+    assert len({task.form for task in tasks}) == 1
+    uniforms = uniform(torch.tensor(3), Domain.TEST, 0, 100 * inputs).view(100, inputs)
+    for task in tasks:
+        x, y = task.examples(uniforms, task.constants(5, "train"))
+        a, b = x[:, task.offset(5)], x[:, task.offset(5) + 1]
+        assert torch.equal(y[:, 0], expected[task.operation](a, b))
+
+
 def test_wrong_settings_are_named():
     with pytest.raises(ValueError, match="operation must be one of add, sub, mul, div, got 'plus'"):
         SingleModule("plus")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from numerate.streams import Domain, first_words
+from numerate.tasks.arithmetic import operate
 from numerate.tasks.task import OPERATIONS, Range, Split, check_range, range_constants, size_moments, spread
 
 PRIMER_RANGES: dict[tuple[float, float], Range] = {
@@ -21,6 +22,7 @@ PRIMER_RANGES: dict[tuple[float, float], Range] = {
     (10.0, 20.0): (20.0, 40.0),
 }
 """Training range -> extrapolation range (Mistry et al. 2022, Table 3)."""
+FOUR = {name: OPERATIONS[name] for name in ("add", "sub", "mul", "div")}
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class SingleModule:
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        if self.operation not in ("add", "sub", "mul", "div"):
-            raise ValueError(f"operation must be one of add, sub, mul, div, got {self.operation!r}")
+        if self.operation not in FOUR:
+            raise ValueError(f"operation must be one of {', '.join(FOUR)}, got {self.operation!r}")
         if self.inputs < 2:
             raise ValueError(f"inputs must be at least 2, got {self.inputs}")
         check_range("train_range", self.train_range)
@@ -54,8 +56,7 @@ class SingleModule:
 
     @property
     def form(self) -> Hashable:
-        operation = "sum" if self.operation in ("add", "sub") else self.operation
-        return type(self), operation, self.inputs
+        return type(self), self.inputs
 
     def offset(self, seed: int) -> int:
         """Which input comes first in this run."""
@@ -63,8 +64,7 @@ class SingleModule:
 
     def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
         values = range_constants(self.test_range if split == "test" else self.train_range)
-        if self.operation in ("add", "sub"):
-            values["sign"] = torch.tensor(1.0 if self.operation == "add" else -1.0)
+        values["operation"] = torch.tensor(float(list(FOUR).index(self.operation)))
         if self.inputs > 2:
             chosen = torch.eye(self.inputs)[self.offset(seed) :]
             values |= {"first": chosen[0].clone(), "second": chosen[1].clone()}
@@ -76,9 +76,7 @@ class SingleModule:
             a, b = x[..., :1], x[..., 1:]
         else:
             a, b = x @ constants["first"].unsqueeze(-1), x @ constants["second"].unsqueeze(-1)
-        if self.operation in ("add", "sub"):  # both in one stack
-            return x, a + constants["sign"] * b
-        return x, OPERATIONS[self.operation](a, b)
+        return x, operate((a, b), constants["operation"], FOUR)
 
     def threshold(self) -> float:
         """Expected squared error on the test range when weights 1 are 1 - ε and weights 0 are ε; closed form."""
