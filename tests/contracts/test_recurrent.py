@@ -404,6 +404,36 @@ def test_compiles_without_a_graph_break():
     sum(output.sum() for output in outputs).backward()
 
 
+def test_compiles_to_native_code():
+    every, x = Every(("URLSTM", "GRU", "JANET")), sequence(2, B, I, dtype=torch.float32)
+    torch._dynamo.reset()
+    outputs = torch.compile(every, fullgraph=True)(x)
+    expected = every(x)
+    torch.testing.assert_close(outputs, expected)
+    parameters = list(every.parameters())
+    found = [torch.autograd.grad(sum(y.square().sum() for y in results), parameters) for results in (outputs, expected)]  # type: ignore[arg-type]
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's compiler itself looks there
+@pytest.mark.parametrize("name", ["URLSTM", "NRU", "DNC"])
+def test_a_compiled_model_leaves_long_sequences_to_the_loop(name):
+    layer, x = make(name, {}, dtype=torch.float32), sequence(40, B, I, dtype=torch.float32)
+    model = nn.Sequential(nn.Linear(I, I), layer)
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    output, state = torch.compile(model, backend=backend)(x)
+    torch.testing.assert_close((output, state), model(x))
+    assert sum(graphs) < 20
+    output.square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
 def test_exports_with_a_free_batch():
     every, x = Every(KINDS).eval(), sequence(2, B, I, dtype=torch.float32)
     program = torch.export.export(every, (x,), dynamic_shapes=({1: torch.export.Dim("batch")},))

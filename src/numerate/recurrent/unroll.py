@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from numerate.recurrent.cell import Cell, Parts, State
-from numerate.recurrent.fast import fast_unroll
+from numerate.recurrent.fast import SHORTEST, fast_unroll
 
 Observer = Callable[[dict[str, Tensor]], None]
 
@@ -42,7 +43,15 @@ def unroll(
     ``sizes`` says that x is packed, (sum of sizes, I): step t has rows for the ``sizes[t]`` longest sequences only.
     ``reverse`` walks from the last step to the first; outputs stay in the order of x. ``observer`` gets what the cell
     lets one see, in the order of the walk. Without such options a native loop does the same where there is one.
+
+    ``torch.compile`` takes short sequences into its graph, step by step, and leaves others to the native loop: a graph
+    of hundreds of steps would compile for many minutes.
     """
+    steps = x.shape[0] if sizes is None else len(sizes)
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting() and steps >= SHORTEST:
+        return _beside_graph(
+            cell, p, x, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
+        )
     if observer is None and not any(zoneout):
         found = fast_unroll(cell, p, x, state, sizes, reverse, partial(walk, cell, sizes=sizes, reverse=reverse))
         if found is not None:
@@ -51,6 +60,11 @@ def unroll(
     return walk(
         cell, gx, prepared, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
     )
+
+
+@torch.compiler.disable(reason=f"sequences of {SHORTEST} steps and more have a loop of their own")
+def _beside_graph(*arguments: Any, **options: Any) -> tuple[Tensor, State]:
+    return unroll(*arguments, **options)
 
 
 def walk(
