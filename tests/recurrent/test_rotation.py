@@ -9,13 +9,21 @@ from numerate.recurrent import EURNN, GORU
 from numerate.recurrent.rotation import (
     mod_relu,
     mod_relu_complex,
+    neighbours,
     reset_angle_,
     rotate,
+    rotate_complex,
+    rotate_neighbours,
     rotation_matrix,
-    unitary_matrix,
 )
 
 f64 = torch.float64
+
+
+def unitary_matrix(angle, phase, diagonal):
+    """The real matrix on [re; im]."""
+    re, im = torch.eye(2 * len(diagonal), dtype=f64).chunk(2, -1)
+    return torch.cat(rotate_complex(re, im, angle, phase, diagonal), -1).mT
 
 
 @pytest.mark.parametrize("size", [2, 4, 16, 64])
@@ -54,7 +62,38 @@ def test_the_complex_transition_is_unitary():
     torch.testing.assert_close(both[:8, 8:], -both[8:, :8])
 
 
-@pytest.mark.parametrize("options", [{}, {"complex": True}], ids=str)
+@pytest.mark.parametrize("size", [2, 5, 8])
+@pytest.mark.parametrize("capacity", [1, 2, 7])
+def test_the_tunable_transition_is_orthogonal_and_a_product_of_neighbours(size, capacity):
+    even, odd = (reset_angle_(torch.empty(shape, dtype=f64)) for shape in neighbours(size, capacity))
+    product = torch.eye(size, dtype=f64)
+    for level in range(capacity):
+        matrix = torch.eye(size, dtype=f64)
+        for j, t in enumerate((odd if level % 2 else even)[level // 2]):
+            a = 2 * j + level % 2
+            matrix[a, a], matrix[a, a + 1], matrix[a + 1, a], matrix[a + 1, a + 1] = t.cos(), -t.sin(), t.sin(), t.cos()
+        product = matrix @ product
+    matrix = rotate_neighbours(torch.eye(size, dtype=f64), even, odd).T
+    torch.testing.assert_close(matrix, product)
+    torch.testing.assert_close(matrix @ matrix.T, torch.eye(size, dtype=f64))
+    reach = (matrix.abs() > 0).sum(0).max()
+    assert reach <= min(2**capacity, 2 * capacity, size)  # a unit meets few others in few levels
+
+
+def test_full_capacity_is_as_many_angles_as_rotations_have():
+    for size in (2, 5, 8):
+        even, odd = neighbours(size, size)
+        assert even[0] * even[1] + odd[0] * odd[1] == size * (size - 1) // 2
+
+
+def test_the_tunable_complex_transition_is_unitary():
+    cell = EURNN(1, 6, complex=True, capacity=4, dtype=f64)
+    both = cell.cell.recurrent_weight(cell.parts())
+    torch.testing.assert_close(both @ both.T, torch.eye(12, dtype=f64))
+    torch.testing.assert_close(both[:6, 6:], -both[6:, :6])
+
+
+@pytest.mark.parametrize("options", [{}, {"complex": True}, {"capacity": 5}, {"capacity": 2, "complex": True}], ids=str)
 def test_without_input_the_norm_of_the_state_is_kept(options):
     layer = EURNN(1, 16, dtype=f64, **options)
     start = tuple(torch.randn(1, 3, 16, dtype=f64) for _ in layer.cell.state_shapes)
@@ -64,7 +103,15 @@ def test_without_input_the_norm_of_the_state_is_kept(options):
 
 
 @pytest.mark.parametrize(
-    ("layer", "options"), [(EURNN, {}), (EURNN, {"complex": True}), (GORU, {})], ids=["EURNN", "complex", "GORU"]
+    ("layer", "options"),
+    [
+        (EURNN, {}),
+        (EURNN, {"complex": True}),
+        (EURNN, {"capacity": 3}),
+        (EURNN, {"capacity": 3, "complex": True}),
+        (GORU, {}),
+    ],
+    ids=["EURNN", "complex", "tunable", "tunable complex", "GORU"],
 )
 def test_rotating_level_by_level_is_the_dense_product(layer, options):
     one, two = layer(3, 8, dtype=f64, **options), layer(3, 8, dtype=f64, dense=False, **options)
@@ -121,3 +168,8 @@ def test_sizes_that_cannot_be_get_one_clear_sentence():
     for layer in (EURNN, GORU):
         with pytest.raises(ValueError, match="power of two, got 6"):
             layer(3, 6)
+    EURNN(3, 6, capacity=2)
+    with pytest.raises(ValueError, match="capacity must be a positive whole number"):
+        EURNN(3, 6, capacity=0)
+    with pytest.raises(ValueError, match="at least 2, got 1"):
+        EURNN(3, 1, capacity=2)

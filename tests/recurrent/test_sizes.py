@@ -35,6 +35,8 @@ def nru(memory: int, heads: int = 4) -> dict[str, int]:
         (NRU, 212, DIGITS, nru(256), 165_554),
         (EURNN, 1024, DIGITS, {}, 17_418),
         (EURNN, 1024, DIGITS, {"complex": True}, 24_586),
+        (EURNN, 1000, DIGITS, {"capacity": 2}, 999 + 1000 + 1000 + 10_010),
+        (EURNN, 1000, DIGITS, {"capacity": 2, "complex": True}, 2 * 999 + 1000 + 2000 + 1000 + 10_010),
         (GORU, 256, DIGITS, {}, 136_202),
         (RNN, 1416, LETTERS, {"layer_norm": True}, 2_150_954),
         (LSTM, 702, LETTERS, ONE, 2_149_574),

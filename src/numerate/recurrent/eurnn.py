@@ -1,4 +1,4 @@
-"""Efficient unitary recurrent network, FFT style (Jing et al., 2017)."""
+"""Efficient unitary recurrent network, FFT or tunable style (Jing et al., 2017)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,26 +10,34 @@ from torch import Tensor, nn
 from numerate.recurrent import rotation
 from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
+from numerate.units.base import positive
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class EURNNCell(ColumnCell):
     r"""Recurrence whose transition is orthogonal by construction: :math:`h' = \mathrm{modReLU}(F h + U x, b)`.
 
-    F is the product of log2 H levels of H/2 plane rotations; H is a power of two. State (h,), or (re, im) with
-    ``complex``, where the output is the real part. ``dense`` multiplies F out once per sequence; otherwise each step
-    rotates level by level, O(H log H). ``eps`` is added to \|v\| in modReLU (the authors' code: 0.01).
-    Angles U(-π, π), input weights U(-0.01, 0.01) without bias, modReLU bias 0.
+    F is the product of log2 H levels of H/2 plane rotations; H is a power of two. With ``capacity`` L it is the tunable
+    style instead: L levels of rotations of neighbouring units, for any H; L = H reaches all rotations. State (h,), or
+    (re, im) with ``complex``, where the output is the real part. ``dense`` multiplies F out once per sequence;
+    otherwise each step rotates level by level, O(H log H) or O(H L). ``eps`` is added to \|v\| in modReLU (the
+    authors' code: 0.01). Angles U(-π, π), input weights U(-0.01, 0.01) without bias, modReLU bias 0.
     """
 
     complex: bool = False
+    capacity: int | None = None
     dense: bool = True
     eps: float = 0.0
     bias: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rotation.levels(self.hidden_size)
+        if self.capacity is None:
+            rotation.levels(self.hidden_size)
+        elif self.hidden_size < 2:
+            raise ValueError(f"rotations need a hidden_size of at least 2, got {self.hidden_size}")
+        else:
+            positive("capacity", self.capacity)
 
     @property
     def form(self) -> Form:
@@ -45,12 +53,17 @@ class EURNNCell(ColumnCell):
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
         size, columns = self.hidden_size, sum(self.blocks.values())
-        pairs = (rotation.levels(size), size // 2)
-        shapes = {"weight_ih": (columns, self.input_size), "angle": pairs, "modrelu_bias": (size,)}
+
+        def levels(name: str) -> dict[str, tuple[int, ...]]:
+            if self.capacity is None:
+                return {name: (rotation.levels(size), size // 2)}
+            return dict(zip((name, f"{name}_odd"), rotation.neighbours(size, self.capacity)))
+
+        shapes = {"weight_ih": (columns, self.input_size), **levels("angle"), "modrelu_bias": (size,)}
         if self.bias:
             shapes["bias_ih"] = (columns,)
         if self.complex:
-            shapes |= {"phase": pairs, "diagonal": (size,)}
+            shapes |= {**levels("phase"), "diagonal": (size,)}
         return empty_parameters(shapes, device, dtype)
 
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
@@ -58,7 +71,7 @@ class EURNNCell(ColumnCell):
         nn.init.zeros_(p["modrelu_bias"])
         if self.bias:
             nn.init.zeros_(p["bias_ih"])
-        for name in ("angle", "phase", "diagonal"):
+        for name in ("angle", "angle_odd", "phase", "phase_odd", "diagonal"):
             if name in p:
                 rotation.reset_angle_(p[name], generator)
 
@@ -66,9 +79,21 @@ class EURNNCell(ColumnCell):
         return linear(x, p["weight_ih"], p.get("bias_ih"))
 
     def recurrent_weight(self, p: Parts) -> Tensor:
+        size = self.hidden_size * len(self.state_shapes)
+        eye = torch.eye(size, dtype=p["angle"].dtype, device=p["angle"].device)
+        return self.rotated(eye.split(self.hidden_size, -1), p).mT
+
+    def rotated(self, state: State, p: Parts) -> Tensor:
+        """F times the state, (..., H), or (..., 2 H) for real and imaginary parts."""
         if self.complex:
-            return rotation.unitary_matrix(p["angle"], p["phase"], p["diagonal"])
-        return rotation.rotation_matrix(p["angle"])
+            re, im = state
+            if self.capacity is None:
+                return torch.cat(rotation.rotate_complex(re, im, p["angle"], p["phase"], p["diagonal"]), -1)
+            angles, phases = (p["angle"], p["angle_odd"]), (p["phase"], p["phase_odd"])
+            return torch.cat(rotation.rotate_neighbours_complex(re, im, angles, phases, p["diagonal"]), -1)
+        if self.capacity is None:
+            return rotation.rotate(state[0], p["angle"])
+        return rotation.rotate_neighbours(state[0], p["angle"], p["angle_odd"])
 
     def extras(self, p: Parts) -> tuple[Tensor, ...]:
         return (p["modrelu_bias"],)
@@ -83,13 +108,7 @@ class EURNNCell(ColumnCell):
         return rotation.mod_relu_complex(*v.chunk(2, -1), *extras, eps=self.eps)
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
-        if self.dense:
-            gh = F.linear(torch.cat(state, -1) if self.complex else state[0], p["recurrent_weight"])
-        elif self.complex:
-            re, im = state
-            gh = torch.cat(rotation.rotate_complex(re, im, p["angle"], p["phase"], p["diagonal"]), -1)
-        else:
-            gh = rotation.rotate(state[0], p["angle"])
+        gh = F.linear(torch.cat(state, -1), p["recurrent_weight"]) if self.dense else self.rotated(state, p)
         new = self.activate(gx, gh, state, p["extras"])
         return new[0], new
 

@@ -1,5 +1,10 @@
-"""Orthogonal and unitary matrices as products of FFT-style rotations (Jing et al., 2017), and modReLU."""
+"""Orthogonal and unitary matrices as products of rotations (Jing et al., 2017), and modReLU.
 
+FFT style: :func:`rotate`, log2 d levels of d / 2 pairs. Tunable style: :func:`rotate_neighbours`, any number of levels
+of neighbouring pairs, in turn (0, 1), (2, 3), ... and (1, 2), (3, 4), ...; d of them make every rotation of d units.
+"""
+
+from itertools import chain, zip_longest
 from math import pi
 
 import torch
@@ -49,18 +54,55 @@ def rotate_complex(re: Tensor, im: Tensor, angle: Tensor, phase: Tensor, diagona
     return cos * re - sin * im, cos * im + sin * re
 
 
+def neighbours(size: int, capacity: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Shapes of the angles of even and odd levels, ``capacity`` levels in all; d (d - 1) / 2 angles if it is d."""
+    return ((capacity + 1) // 2, size // 2), (capacity // 2, (size - 1) // 2)
+
+
+def rotate_neighbours(h: Tensor, even: Tensor, odd: Tensor) -> Tensor:
+    """Rotate neighbouring units, even and odd levels in turn; h: (..., d), angles as :func:`neighbours` says."""
+    for offset, angle in _in_turn(even, odd):
+        a, b = _neighbouring(h, offset, angle)
+        cos, sin = angle.cos(), angle.sin()
+        h = _back(h, offset, cos * a - sin * b, sin * a + cos * b)
+    return h
+
+
+def rotate_neighbours_complex(
+    re: Tensor, im: Tensor, angles: tuple[Tensor, Tensor], phases: tuple[Tensor, Tensor], diagonal: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The unitary form of :func:`rotate_neighbours`: pairs and the diagonal as in :func:`rotate_complex`."""
+    for (offset, angle), (_, phase) in zip(_in_turn(*angles), _in_turn(*phases)):
+        (ar, br), (ai, bi) = (_neighbouring(part, offset, angle) for part in (re, im))
+        br, bi = phase.cos() * br - phase.sin() * bi, phase.cos() * bi + phase.sin() * br
+        cos, sin = angle.cos(), angle.sin()
+        re = _back(re, offset, cos * ar - sin * br, sin * ar + cos * br)
+        im = _back(im, offset, cos * ai - sin * bi, sin * ai + cos * bi)
+    cos, sin = diagonal.cos(), diagonal.sin()
+    return cos * re - sin * im, cos * im + sin * re
+
+
+def _in_turn(even: Tensor, odd: Tensor) -> list[tuple[int, Tensor]]:
+    """Offset of the first pair and angles of each level."""
+    both = zip_longest([(0, angle) for angle in even.unbind(0)], [(1, angle) for angle in odd.unbind(0)])
+    return [level for level in chain.from_iterable(both) if level is not None]
+
+
+def _neighbouring(h: Tensor, offset: int, angle: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = h[..., offset : offset + 2 * len(angle)].unflatten(-1, (len(angle), 2)).unbind(-1)
+    return a, b
+
+
+def _back(h: Tensor, offset: int, a: Tensor, b: Tensor) -> Tensor:
+    """The pairs between the units that have no partner."""
+    pairs = torch.stack((a, b), -1).flatten(-2)
+    return torch.cat((h[..., :offset], pairs, h[..., offset + pairs.shape[-1] :]), -1)
+
+
 def rotation_matrix(angle: Tensor) -> Tensor:
     """The (d, d) matrix F of :func:`rotate`: ``rotate(h, angle) = h @ F.T``."""
     size = 2 * angle.shape[-1]
     return rotate(torch.eye(size, dtype=angle.dtype, device=angle.device), angle).mT
-
-
-def unitary_matrix(angle: Tensor, phase: Tensor, diagonal: Tensor) -> Tensor:
-    """The (2 d, 2 d) real matrix of :func:`rotate_complex` on [re; im]."""
-    size = diagonal.shape[-1]
-    eye = torch.eye(2 * size, dtype=angle.dtype, device=angle.device)
-    re, im = eye.chunk(2, -1)
-    return torch.cat(rotate_complex(re, im, angle, phase, diagonal), -1).mT
 
 
 def reset_angle_(angle: Tensor, generator: torch.Generator | None = None) -> Tensor:
