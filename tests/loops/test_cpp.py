@@ -209,6 +209,25 @@ def test_evaluation_does_not_depend_on_the_other_members(ensemble):
     assert torch.equal(loop.evaluate(chosen.parameters, members.take(some).constants, uniforms), together[some])
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 777, 5000])
+@pytest.mark.parametrize("name", ["NMU", "NALU", "RealNPU"])
+def test_members_that_share_their_examples_are_evaluated_as_the_others(name, count):
+    """1, 2, 3 and 4 members in a row with the same constants, on fewer, as many and more examples than fit a block."""
+    module = unit(name)
+    step, state, members = make_step(module), make_state(module, 10), make_members(4)
+    members = members.take(torch.tensor([0, 1, 1, 2, 2, 2, 3, 3, 3, 3]))
+    uniforms = torch.rand(count, 2, generator=torch.Generator().manual_seed(count))
+    found, expected = (
+        loop.evaluate(state.parameters, members.constants, uniforms) for loop in (Cpp(step, threads=3), Eager(step))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+    backwards = torch.arange(9, -1, -1)
+    turned = Cpp(step, threads=1).evaluate(
+        state.take(backwards).parameters, members.take(backwards).constants, uniforms
+    )
+    assert torch.equal(turned, found[backwards])
+
+
 def test_evaluation_of_many_examples_is_accurate():
     """Mean of a million squares, where a plain running sum in single precision would lose three digits."""
     module = NAU(2, 1)

@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import product
 
 import torch
 from torch import Tensor
 
 from numerate.loops import native
-from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Stage, Total, View, operands
+from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Stage, Total, View, operands, sources
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
 from numerate.loops.nests import UNROLLED, Nest, Placed, arrange_loops, loop_strides
@@ -26,8 +25,8 @@ from numerate.streams import Domain
 
 EXAMPLES = 4
 """Examples in a block of the prelude."""
-CHUNK = 256
-"""Losses added in single precision before the sum goes on in double precision."""
+NEAR = 24 * 1024
+"""Bytes that stay in the nearest cache."""
 LARGE = 64
 """Arrays of more vectors than this lie in static memory rather than on the stack of a thread."""
 
@@ -83,21 +82,23 @@ class Cpp:
         state.step += steps
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
-        fixed = [parameters[name] for name in self.step.parameters] + [constants[name] for name in self.step.constants]
-        packed, count = self._pack(fixed), len(uniforms)
-        padded = torch.nn.functional.pad(uniforms.float(), (0, 0, 0, -count % EXAMPLES)).contiguous()
-        out = torch.empty(len(packed), 1, self.lanes)
+        own = [parameters[name] for name in self.step.parameters]
+        given = [constants[name] for name in self.step.constants]
+        fixed, count = _flat([*own, *given]).float(), len(uniforms)
+        alike = _alike(_flat(given) if given else torch.zeros(len(fixed), 1))
+        table = torch.nn.functional.pad(uniforms.float().t(), (0, -count % (EXAMPLES * self.lanes))).contiguous()
+        sums = torch.zeros(len(fixed), dtype=torch.float64)
 
         def run(first: int, last: int) -> None:
-            counts = (ctypes.c_int64(n) for n in (first, last, count))
-            self.library.evaluate(*counts, native.pointer(padded), native.pointer(packed), native.pointer(out))
+            counts = (ctypes.c_int64(n) for n in (first, last, count, table.shape[1]))
+            self.library.evaluate(*counts, *map(native.pointer, (table, fixed, alike, sums)))
 
-        native.over_parts(run, len(packed), self.threads)
-        return out.flatten()[: len(fixed[0])].clone()
+        native.over_parts(run, len(fixed), self.threads)
+        return (sums / count).float()
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:
         """(S, ...) each -> (groups, numbers, lanes), one vector per number; the last member fills up the last group."""
-        flat = torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], -1)
+        flat = _flat(tensors)
         padding = flat[-1:].expand(-len(flat) % self.lanes, -1)
         return torch.cat([flat, padding]).unflatten(0, (-1, self.lanes)).transpose(1, 2).contiguous()
 
@@ -109,6 +110,18 @@ class Cpp:
             yield piece.reshape(tensor.shape)
 
 
+def _flat(tensors: list[Tensor]) -> Tensor:
+    """(S, ...) each -> (S, numbers)"""
+    return torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], -1)
+
+
+def _alike(rows: Tensor) -> Tensor:
+    """For each row, where the next different one is."""
+    changes = (rows[1:] != rows[:-1]).any(-1).nonzero().flatten() + 1
+    edges = torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), len(rows))])
+    return edges[1:].repeat_interleave(edges.diff())
+
+
 def source(step: Step) -> str:
     """The C++ source of both loops of a step."""
     return emit(step, lower(training_step(step)), lower(evaluation(step)))
@@ -118,7 +131,7 @@ def emit(step: Step, training: Program, evaluating: Program) -> str:
     """The C++ source of both loops."""
     if any(isinstance(s, Total) for stage in evaluating.stages for s in stage.batch):
         raise NotLowered("evaluation with statistics of the batch")
-    loops = _Training(step, training), _Evaluation(evaluating)
+    loops = _Training(step, training), _Evaluation(step, evaluating)
     return "\n".join(['#include "prelude.hpp"', *(line for loop in loops for line in ("", *loop.lines))])
 
 
@@ -210,7 +223,7 @@ class _Emitter:
 
     def nest(self, nest: Nest, depth: int) -> None:
         """Loops from ``depth`` on; running sums start before and end after the loops that they run over."""
-        running = [placed for placed in nest.statements if _runs(placed) and _start(placed) == depth]
+        running = [placed for placed in nest.statements if placed.runs and placed.start == depth]
         for placed in running:
             self.start(placed)
         if depth < len(nest.loops):
@@ -226,11 +239,11 @@ class _Emitter:
     def statement(self, placed: Placed) -> None:
         statement = placed.statement
         if isinstance(statement, Map):
-            for index in _written_out(placed):
+            for index in placed.written_out():
                 value = _call(statement.function, [self.operand(a, placed, index) for a in statement.args])
                 self.assign(self.element(statement.out, placed, index), statement.out.buffer, value)
         elif isinstance(statement, Total):
-            for index in _written_out(placed):
+            for index in placed.written_out():
                 value = self.total([self.operand(a, placed, index) for a in statement.args])
                 self.line(f"{self.element(statement.out, placed, index)} += {value};")
         elif isinstance(statement, Fold):
@@ -239,8 +252,8 @@ class _Emitter:
             self.scan(placed, statement)
 
     def fold(self, placed: Placed, statement: Fold) -> None:
-        for index in _written_out(placed, placed.outer):
-            inner = [(*index, *rest) for rest in _written_out(placed, first=placed.outer)]
+        for index in placed.written_out(placed.outer):
+            inner = [(*index, *rest) for rest in placed.written_out(first=placed.outer)]
             terms = [[self.operand(a, placed, i) for a in statement.args] for i in inner]
             if placed.late:
                 name = self.running(placed, index)
@@ -252,10 +265,10 @@ class _Emitter:
 
     def scan(self, placed: Placed, statement: Scan) -> None:
         sign = _INFIX["add" if statement.function == "sum" else "mul"]
-        for index in _written_out(placed):
+        for index in placed.written_out():
             value = self.operand(statement.arg, placed, index)
             target = self.element(statement.out, placed, index)
-            if _runs(placed):
+            if placed.runs:
                 name = self.running(placed, index)
                 self.line(f"{name} = {name} {sign} {value};")
                 value = name
@@ -272,13 +285,13 @@ class _Emitter:
     def start(self, placed: Placed) -> None:
         statement = placed.statement
         assert isinstance(statement, (Fold, Scan))
-        for index in _written_out(placed, placed.outer):
+        for index in placed.written_out(placed.outer):
             neutral = _constant(_NEUTRAL[statement.function])
             self.line(f"{_type(statement.out.buffer)} {self.running(placed, index)} = {neutral};")
 
     def finish(self, placed: Placed) -> None:
         if isinstance(placed.statement, Fold):
-            for index in _written_out(placed, placed.outer):
+            for index in placed.written_out(placed.outer):
                 out = placed.statement.out
                 self.assign(self.element(out, placed, index), out.buffer, self.running(placed, index))
 
@@ -407,37 +420,116 @@ class _Training(_Emitter):
 
 
 class _Evaluation(_Emitter):
-    """``evaluate``: the mean loss of every member on the same numbers."""
+    """``evaluate``: the mean loss of every member on the same numbers; here one lane of a vector is one example.
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program)
-        fixed = [name for name in program.inputs if name != "uniforms"]
-        uniforms, loss = program.inputs["uniforms"].buffer, program.outputs["loss"]
-        stage, (member, batch) = program.stages[0], self.nests[0]
+    What the examples are, and all else that no parameter takes part in, is computed once for the members that have the
+    same constants: the first stage. The second is what each member then does with it.
+    """
+
+    def __init__(self, step: Step, program: Program) -> None:
+        given, own = _apart(program, {f"parameters.{name}" for name in step.parameters})
+        super().__init__(Program(program.inputs, [given, own], program.outputs))
+        parameters = [f"parameters.{name}" for name in step.parameters]
+        constants = [f"constants.{name}" for name in step.constants]
+        (given_member, given_batch), (own_member, own_batch) = self.nests
+        read = {view.buffer for s in (*own.member, *own.batch) for view in operands(s) if isinstance(view, View)}
+        loss = program.outputs["loss"]
+        read |= {loss.buffer} if isinstance(loss, View) else set()
+        made = dict.fromkeys(s.out.buffer for s in given.batch if s.out.buffer in read)
+        self.uniforms, self.kept = program.inputs["uniforms"].buffer, list(made)
+        self.chunk = _examples_at_once(sum(buffer.size for buffer in made))
         signature = (
-            "int64_t first, int64_t last, int64_t count, const float *numbers, const float *fixed, float *losses"
+            "int64_t first, int64_t last, int64_t count, int64_t padded, const float *numbers, const float *fixed, "
+            "const int64_t *alike, double *sums"
         )
-        self.line("// Mean loss on `count` examples made from the table `numbers`.")
+        self.line("// Sums of the loss on `count` examples made from the table `numbers`, which has `padded` columns.")
+        self.line("// Members m, ..., alike[m] - 1 have the same constants.")
         with self.block(f'extern "C" void evaluate({signature})'):
             self.declare_tables()
-            self.declare_arrays(dict.fromkeys(program.inputs[name].buffer for name in fixed))
-            with self.block("for (int64_t group = first; group < last; group++)"):
-                self.load(fixed, f"fixed + group * {self.size(fixed)} * LANES")
-                self.declare_arrays(dict.fromkeys(s.out.buffer for s in stage.member))
-                self.region(member)
-                self.line("D sum = {};")
-                with self.block(f"for (int64_t chunk = 0; chunk < count; chunk += {CHUNK})"):
-                    self.line(f"const int64_t end = chunk + {CHUNK} < count ? chunk + {CHUNK} : count;")
-                    self.line("V part = {};")
-                    with self.block(f"for (int64_t b = chunk; b < end; b += {EXAMPLES})"):
-                        self.declare_arrays([uniforms])
-                        self.each(uniforms, f"gather(numbers + b * {uniforms.size} + {{index}}, {uniforms.size})")
-                        self.declare_arrays(dict.fromkeys(s.out.buffer for s in stage.batch))
-                        self.region(batch)
-                        value = self.at(loss.buffer, loss.offset) if isinstance(loss, View) else _constant(loss)
-                        self.line(f"part += partial_total(B({value}), end - b);")
-                    self.line("sum += __builtin_convertvector(part, D);")
-                self.line("store(losses + group * LANES, __builtin_convertvector(sum / double(count), V));")
+            for buffer in self.kept:
+                self.line(f"static thread_local {_type(buffer)} {buffer.name}_kept[{self.blocks} * {buffer.size}];")
+            self.declare_arrays(dict.fromkeys(program.inputs[name].buffer for name in (*constants, *parameters)))
+            size, start = self.size([*parameters, *constants]), self.size(parameters)
+            with self.block("for (int64_t from = first; from < last; from = alike[from])"):
+                self.line("const int64_t to = alike[from] < last ? alike[from] : last;")
+                self.broadcast(constants, f"fixed + from * {size} + {start}")
+                self.declare_arrays(dict.fromkeys(s.out.buffer for s in given.member))
+                self.region(given_member)
+                with self.block(f"for (int64_t chunk = 0; chunk < count; chunk += {self.chunk})"):
+                    self.line(f"const int64_t end = chunk + {self.chunk} < count ? chunk + {self.chunk} : count;")
+                    with self.block("for (int64_t b = chunk; b < end; b += EXAMPLES)"):
+                        self.examples(given)
+                        self.place_kept()
+                        self.declare_arrays(dict.fromkeys(b for s in given.batch if (b := s.out.buffer) not in made))
+                        self.region(given_batch)
+                        stored = self.keep()
+                    with self.block("for (int64_t m = from; m < to; m++)"):
+                        self.broadcast(parameters, f"fixed + m * {size}")
+                        self.declare_arrays(dict.fromkeys(s.out.buffer for s in own.member))
+                        self.region(own_member)
+                        self.line("V sum = {};")
+                        with self.block("for (int64_t b = chunk; b < end; b += EXAMPLES)"):
+                            self.examples(own)
+                            self.place_kept()
+                            for buffer, index in stored:
+                                self.assign(f"{buffer.name}_{index}", buffer, self.place(buffer, index))
+                            self.declare_arrays(dict.fromkeys(s.out.buffer for s in own.batch))
+                            self.region(own_batch)
+                            value = self.at(loss.buffer, loss.offset) if isinstance(loss, View) else _constant(loss)
+                            self.line(f"sum += total_of_first(B({value}), end - b);")
+                        self.line("sums[m] += sum_of_lanes(sum);")
+
+    @property
+    def blocks(self) -> str:
+        return f"({self.chunk} / EXAMPLES)"
+
+    def broadcast(self, names: list[str], source: str) -> None:
+        """A member's numbers, each in all lanes."""
+        start = 0
+        for buffer in (self.program.inputs[name].buffer for name in names):
+            self.each(buffer, f"c(({source})[{{place}}])", start)
+            start += buffer.size
+
+    def examples(self, stage: Stage) -> None:
+        """The random numbers behind a block of examples, if they are needed."""
+        if self.uniforms in {view.buffer for s in stage.batch for view in operands(s) if isinstance(view, View)}:
+            self.declare_arrays([self.uniforms])
+            self.each(self.uniforms, "adjacent(numbers + ({index}) * padded + b)")
+
+    def place(self, buffer: Buffer, index: int = 0) -> str:
+        return f"{buffer.name}_kept[(b - chunk) / EXAMPLES * {buffer.size} + {index}]"
+
+    def place_kept(self) -> None:
+        """Kept arrays are used where they lie, ..."""
+        for buffer in self.kept:
+            if buffer in self.arrays:
+                self.line(f"{_type(buffer)} *const {buffer.name} = &{self.place(buffer)};")
+
+    def keep(self) -> list[tuple[Buffer, int]]:
+        """... kept variables are copied there."""
+        known = set().union(*self.declared)
+        loose = [(b, i) for b in self.kept if b not in self.arrays for i in range(b.size) if f"{b.name}_{i}" in known]
+        for buffer, index in loose:
+            self.line(f"{self.place(buffer, index)} = {buffer.name}_{index};")
+        return loose
+
+
+def _apart(program: Program, parameters: set[str]) -> tuple[Stage, Stage]:
+    """The statements that no parameter takes part in, and the others."""
+    moved = {program.inputs[name].buffer for name in parameters}
+    given, own = Stage(), Stage()
+    for kind in ("member", "batch"):
+        for statement in getattr(program.stages[0], kind):
+            depends = statement.out.buffer in moved or bool(moved & set(sources(statement)))
+            moved |= {statement.out.buffer} if depends else set()
+            getattr(own if depends else given, kind).append(statement)
+    return given, own
+
+
+def _examples_at_once(numbers: int) -> int:
+    """How many examples' kept numbers stay in the nearest cache, or at least in the next."""
+    fitting = NEAR // (4 * max(1, numbers))
+    return max(256, min(2048, 1 << fitting.bit_length() - 1 if fitting else 0))
 
 
 def _statements(program: Program) -> list[Map | Fold | Scan | Total]:
@@ -446,25 +538,6 @@ def _statements(program: Program) -> list[Map | Fold | Scan | Total]:
 
 def _views(placed: Placed) -> list[View]:
     return [placed.statement.out, *(a for a in operands(placed.statement) if isinstance(a, View))]
-
-
-def _runs(placed: Placed) -> bool:
-    """Whether a fold or scan goes over loops, so that it needs a variable that lives longer than an iteration."""
-    if isinstance(placed.statement, Scan):
-        return placed.loops[-1] is not None
-    return isinstance(placed.statement, Fold) and placed.late
-
-
-def _start(placed: Placed) -> int:
-    """How many of the nest's loops are outside of what runs."""
-    outer = placed.outer - 1 if isinstance(placed.statement, Scan) else placed.outer
-    return sum(loop is not None for loop in placed.loops[:outer])
-
-
-def _written_out(placed: Placed, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
-    """All places on the axes first, ..., last - 1 that are written out; loops count from 0 by themselves."""
-    axes = list(zip(placed.sizes, placed.loops))[first:last]
-    return product(*(range(size) if loop is None else (0,) for size, loop in axes))
 
 
 def _type(buffer: Buffer) -> str:

@@ -148,6 +148,16 @@ static INLINE bool any(M m) {
 #endif
 }
 
+static INLINE U largest(U a, U b) {
+#if LANES == 16
+  return (U)_mm512_max_epu32((__m512i)a, (__m512i)b);
+#elif LANES == 8
+  return (U)_mm256_max_epu32((__m256i)a, (__m256i)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+
 static INLINE bool any_at_least(U words, uint32_t limit) {
 #if LANES == 16
   return _mm512_cmpge_epu32_mask((__m512i)words, _mm512_set1_epi32(limit)) != 0;
@@ -158,8 +168,13 @@ static INLINE bool any_at_least(U words, uint32_t limit) {
 
 // ---------------------------------------------------------------- elementary functions, lane by lane
 //
-// Arguments of everyday size take the short way; if any lane has another, a second function settles it for all lanes,
-// with the same bits in those that did not need it.
+// Arguments of everyday size take the short way, `f_moderate`; if `f_range` of any lane is `f_limit` or more, `f_extreme`
+// settles it for all lanes, with the same bits in those that did not need it.
+#define GUARDED(f)                                                                \
+  static INLINE V f(V x) {                                                        \
+    const V result = f##_moderate(x);                                             \
+    return RARELY(any_at_least(f##_range(x), f##_limit)) ? f##_extreme(x) : result; \
+  }
 
 static INLINE V fma(V a, V b, V addend) {
 #if LANES == 16
@@ -235,12 +250,14 @@ static CALLED V exp_extreme(V x) {
   const M half = n >> 1;
   return (expm1_reduced(r) + 1.0f) * power_of_two(half) * power_of_two(n - half);
 }
-static INLINE V exp(V x) {
+static INLINE V exp_moderate(V x) {
   M n;
   const V r = reduce_by_log2(x, n);
-  const V result = (V)((M)(expm1_reduced(r) + 1.0f) + (n << 23));
-  return RARELY(any_at_least((U)abs(x), 0x42AE0000u)) ? exp_extreme(x) : result;  // bits of 87
+  return (V)((M)(expm1_reduced(r) + 1.0f) + (n << 23));
 }
+static INLINE U exp_range(V x) { return (U)abs(x); }
+const uint32_t exp_limit = 0x42AE0000u;  // bits of 87
+GUARDED(exp)
 
 // exp(x) - 1 for x from -20 to 87.
 static INLINE V expm1_moderate(V x) {
@@ -252,10 +269,9 @@ static CALLED V expm1_extreme(V x) {
   const V moderate = expm1_moderate(minimum(maximum(x, c(-20.0f)), c(87.0f)));
   return where(x > 87.0f, exp_extreme(x), where(x == 0.0f, x, moderate));
 }
-static INLINE V expm1(V x) {
-  const V result = expm1_moderate(x);  // exact zeros keep their sign in the other function
-  return RARELY(any_at_least((U)abs(x) - 1u, 0x41A00000u - 1u)) ? expm1_extreme(x) : result;  // bits of 20
-}
+static INLINE U expm1_range(V x) { return (U)abs(x) - 1u; }  // exact zeros keep their sign in the other function
+const uint32_t expm1_limit = 0x41A00000u - 1u;               // bits of 20
+GUARDED(expm1)
 
 // log(x) - shift log(2) for normal positive x: with 1 + f between 1/sqrt(2) and sqrt(2),
 // log(1 + f) = f - f f / 2 + f f f p(f)
@@ -281,10 +297,10 @@ static CALLED V log_extreme(V x) {
   const V edge = where(x == 0.0f, c(-INF), where(x == INF, x, c(NOT_A_NUMBER)));
   return where((x > 0.0f) & (x < INF), result, edge);
 }
-static INLINE V log(V x) {
-  const V result = log_normal(x, V{});
-  return RARELY(any_at_least((U)x - 0x00800000u, 0x7F000000u)) ? log_extreme(x) : result;  // not normal and positive
-}
+static INLINE V log_moderate(V x) { return log_normal(x, V{}); }
+static INLINE U log_range(V x) { return (U)x - 0x00800000u; }
+const uint32_t log_limit = 0x7F000000u;  // not normal and positive
+GUARDED(log)
 
 static INLINE V log1p(V x) {
   const V u = x + 1.0f, lost = x - (u - 1.0f);
@@ -300,14 +316,16 @@ static INLINE V tanh(V x) {
 }
 
 // Large arguments are left to the library, in double precision.
-static CALLED V sine_extreme(V x, int quarters, V result) {
+static INLINE V sine_moderate(V x, int quarters);
+static CALLED V sine_extreme(V x, int quarters) {
+  V result = sine_moderate(x, quarters);
   for (int lane = 0; lane < LANES; lane++)
     if (!(__builtin_fabsf(x[lane]) < 1e4f)) result[lane] = quarters ? __builtin_cos(x[lane]) : __builtin_sin(x[lane]);
   return result;
 }
 
 // Sine of x + quarters * pi/2.
-static INLINE V sine(V x, int quarters) {
+static INLINE V sine_moderate(V x, int quarters) {
   const V shifted = fma(x, c(0.636619772f), c(0x1.8p23f)), n = shifted - 0x1.8p23f;
   const V r = fma(n, c(1.71512451e-15f), fma(n, c(4.37113883e-8f), fma(n, c(-1.57079637f), x))), z = r * r;
   V s = fma(c(-1.9515295891e-4f), z, c(8.3321608736e-3f));
@@ -319,11 +337,17 @@ static INLINE V sine(V x, int quarters) {
   k = fma(k, z, c(1.0f));
   const M quadrant = (M)shifted + quarters;
   const V size = where((quadrant & 1) != 0, k, s);
-  V result = (V)((U)size ^ ((U)(quadrant & 2) << 30));
-  return RARELY(any_at_least((U)abs(x), 0x461C4000u)) ? sine_extreme(x, quarters, result) : result;  // bits of 10000
+  return (V)((U)size ^ ((U)(quadrant & 2) << 30));
 }
-static INLINE V sin(V x) { return sine(x, 0); }
-static INLINE V cos(V x) { return sine(x, 1); }
+static INLINE V sin_moderate(V x) { return sine_moderate(x, 0); }
+static INLINE V cos_moderate(V x) { return sine_moderate(x, 1); }
+static INLINE V sin_extreme(V x) { return sine_extreme(x, 0); }
+static INLINE V cos_extreme(V x) { return sine_extreme(x, 1); }
+static INLINE U sin_range(V x) { return (U)abs(x); }
+static INLINE U cos_range(V x) { return (U)abs(x); }
+const uint32_t sin_limit = 0x461C4000u, cos_limit = sin_limit;  // bits of 10000
+GUARDED(sin)
+GUARDED(cos)
 
 // atan of x in [0, 1]
 static INLINE V atan_reduced(V x) {
@@ -446,20 +470,29 @@ LIFT1(V, to_float, M, to_float(x))
 LIFT1(V, abs, V, abs(x))
 LIFT1(V, sign, V, sign(x))
 LIFT1(V, sqrt, V, sqrt(x))
-LIFT1(V, exp, V, exp(x))
-LIFT1(V, expm1, V, expm1(x))
-LIFT1(V, log, V, log(x))
 LIFT1(V, log1p, V, log1p(x))
-LIFT1(V, sin, V, sin(x))
-LIFT1(V, cos, V, cos(x))
 LIFT1(V, tanh, V, tanh(x))
-LIFT1(V, sigmoid, V, sigmoid(x))
 LIFT1(V, atan, V, atan(x))
 LIFT1(V, erf, V, erf(x))
 LIFT1(V, floor, V, floor(x))
 LIFT1(V, ceil, V, ceil(x))
 LIFT1(V, round, V, round(x))
 LIFT1(V, trunc, V, trunc(x))
+
+// One question for the whole block whether any argument is out of the ordinary.
+#define GUARDED_BLOCK(f)                                                                           \
+  static INLINE B f(B a) {                                                                         \
+    const B result = {f##_moderate(a.p), f##_moderate(a.q), f##_moderate(a.r), f##_moderate(a.s)};  \
+    const U range = largest(largest(f##_range(a.p), f##_range(a.q)), largest(f##_range(a.r), f##_range(a.s))); \
+    if (RARELY(any_at_least(range, f##_limit))) return {f##_extreme(a.p), f##_extreme(a.q), f##_extreme(a.r), f##_extreme(a.s)}; \
+    return result;                                                                                 \
+  }
+GUARDED_BLOCK(exp)
+GUARDED_BLOCK(expm1)
+GUARDED_BLOCK(log)
+GUARDED_BLOCK(sin)
+GUARDED_BLOCK(cos)
+static INLINE B sigmoid(B x) { return c(1.0f) / (c(1.0f) + exp(-x)); }
 
 static INLINE B fma(B a, B b, B c) {
   return {fma(a.p, b.p, c.p), fma(a.q, b.q, c.q), fma(a.r, b.r, c.r), fma(a.s, b.s, c.s)};
@@ -477,11 +510,31 @@ static INLINE B gather(const float *from, int64_t stride) {
   return {c(from[0]), c(from[stride]), c(from[2 * stride]), c(from[3 * stride])};
 }
 
+// In evaluation one lane is one example: four vectors of examples that lie side by side in memory.
+const int EXAMPLES = 4 * LANES;
+static INLINE B adjacent(const float *from) {
+  return {load(from), load(from + LANES), load(from + 2 * LANES), load(from + 3 * LANES)};
+}
+
 // Sum over the examples of a block, or over its first `count`.
 static INLINE V total(B a) { return (a.p + a.q) + (a.r + a.s); }
 static INLINE V total(B a, B b) { return fma(a.p, b.p, a.q * b.q) + fma(a.r, b.r, a.s * b.s); }
 static INLINE V partial_total(B a, int64_t count) {
   return a.p + (count > 1 ? a.q : V{}) + (count > 2 ? a.r : V{}) + (count > 3 ? a.s : V{});
+}
+
+// Sum over the four vectors, of the first `count` examples only.
+static INLINE V total_of_first(B a, int64_t count) {
+  if (RARELY(count < EXAMPLES)) {
+    V *const parts[4] = {&a.p, &a.q, &a.r, &a.s};
+    for (int64_t example = count; example < EXAMPLES; example++) (*parts[example / LANES])[example % LANES] = 0.0f;
+  }
+  return total(a);
+}
+static INLINE double sum_of_lanes(V a) {
+  double sums[4] = {};
+  for (int lane = 0; lane < LANES; lane++) sums[lane % 4] += a[lane];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // Note the step after which a member first had a parameter that is not finite; `probe` is NaN in such lanes, else 0.

@@ -86,6 +86,11 @@ def constants(runs: Sequence[Run], split: Split) -> Tensors:
     return {k: torch.stack([c[k] for c in each]) for k in each[0]}
 
 
+def examples_of(run: Run) -> tuple[list[float], ...]:
+    """Equal for runs with the same examples in evaluation; side by side in a stack they share the making of them."""
+    return tuple(value.flatten().tolist() for value in run.training.task.constants(run.seed, "validation").values())
+
+
 def members(runs: Sequence[Run]) -> Members:
     """What differs between the members while they are trained."""
     optimisers = [run.training.optimiser for run in runs]

@@ -99,7 +99,7 @@ class _Queue:
     def __init__(self, parts: Iterator[None], device: str) -> None:
         self.parts = parts
         self.stream = torch.cuda.Stream(device) if device.startswith("cuda") else None
-        self.pending: deque[torch.cuda.Event] = deque()
+        self.pending: deque[torch.Event] = deque()
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(device))  # what the group was prepared with is there
 
@@ -179,7 +179,7 @@ class _Group:
     def __init__(
         self, runs: dict[Key, Run], store: Store, experiment: str, backend: str, device: str, threads: int | None
     ) -> None:
-        self.keys, self.runs = list(runs), list(runs.values())
+        self.keys, self.runs = zip(*sorted(runs.items(), key=lambda item: stack.examples_of(item[1])))
         self.training = self.runs[0].training
         self.store, self.experiment, self.device = store, experiment, device
         self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
