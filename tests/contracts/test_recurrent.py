@@ -252,13 +252,34 @@ def test_wrong_shapes_get_one_clear_sentence(name, options):
         layer(sequence(), (*start, start[0]))
     with pytest.raises(ValueError, match=f"{name} expects entry 0 of the state in shape"):
         layer(sequence(), tuple(entry[:, :1] for entry in start))
-    with pytest.raises(TypeError, match="no_such_option"):
-        make(name, options, no_such_option=1)
+    with pytest.raises(
+        ValueError, match=f"{name} has parameters of torch.float64, got an input of torch.int64: convert"
+    ):
+        layer(torch.ones(T, B, I, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"got entry 0 of the state of torch\.float32"):
+        layer(sequence(), tuple(entry.float() for entry in start))
+    with pytest.raises(TypeError, match=f"^{name} has no keyword 'batchfirst'; did you mean 'batch_first'"):
+        make(name, options, batchfirst=True)
     with pytest.raises(ValueError, match="hidden_size must be a positive whole number"):
         LAYERS[name](I, 0, **SMALL.get(name, {}))
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def test_what_nn_lstm_users_meet():
+    layer = make("URLSTM", {}, layers=2)
+    layer.flatten_parameters()
+    assert "num_layers=2" in repr(layer)
+    whole = io.BytesIO()
+    torch.save(layer, whole)
+    whole.seek(0)
+    equal(torch.load(whole, weights_only=False)(sequence()), layer(sequence()))
+    with pytest.warns(UserWarning, match="dropout acts between layers"):
+        make("URLSTM", {}, dropout=0.5)
+    norm = nn.utils.parametrizations.weight_norm(make("URLSTM", {}), "weight_hh_l0")
+    norm(sequence())[0].sum().backward()
+    assert all(p.grad is not None for p in norm.parameters())
 
 
 @cases()

@@ -177,7 +177,9 @@ def test_zoneout_keeps_values_in_training_and_averages_outside():
 def test_dropout_acts_between_layers_and_in_training_only():
     torch.manual_seed(0)
     x = torch.randn(3, 2, 4)
-    one, two = LSTM(4, 50, 1, dropout=0.5), LSTM(4, 50, 2, dropout=0.5)
+    with pytest.warns(UserWarning, match="num_layers=1"):
+        one = LSTM(4, 50, 1, dropout=0.5)
+    two = LSTM(4, 50, 2, dropout=0.5)
     assert torch.equal(one(x)[0], one(x)[0])
     assert not torch.equal(two(x)[0], two(x)[0])
     two.eval()

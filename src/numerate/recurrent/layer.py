@@ -1,8 +1,10 @@
 """The module around the loop: layers, directions, dropout, packed sequences, called like ``torch.nn.LSTM``."""
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import torch
@@ -65,6 +67,8 @@ class Recurrent(nn.Module):
         self.num_layers = positive("num_layers", num_layers)
         self.batch_first, self.bidirectional = batch_first, bidirectional
         self.dropout = rate("dropout", dropout)
+        if dropout and num_layers == 1:
+            warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.weight_dropout = rate("weight_dropout", weight_dropout)
         self.directions = ("", "_reverse") if bidirectional else ("",)
         above = cell.output_size * len(self.directions)
@@ -117,6 +121,9 @@ class Recurrent(nn.Module):
         for layer, cell in enumerate(self.cells):
             for reverse in range(len(self.directions)):
                 cell.reset(self.parts(layer, bool(reverse)), generator)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: here for code that was written for ``torch.nn.LSTM``."""
 
     def forward(self, x: Any, hx: State | Tensor | None = None) -> tuple[Any, State]:
         """x: (T, B, I), (T, I), (B, T, I) or packed; hx: state or None for the cell's own -> output, state."""
@@ -189,6 +196,14 @@ class Recurrent(nn.Module):
             raise ValueError(
                 f"{name} expects {size} features in the last dimension, got an input of shape {tuple(x.shape)}"
             )
+        self._check_type("an input", x)
+
+    def _check_type(self, what: str, x: Tensor) -> None:
+        dtype = next((p.dtype for p in self.parameters()), x.dtype)
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(
+                f"{type(self).__name__} has parameters of {dtype}, got {what} of {x.dtype}: convert one of them"
+            )
 
     def _initial_state(
         self, like: Tensor, batch: int, hx: State | Tensor | None, single: bool, order: Tensor | None
@@ -208,6 +223,7 @@ class Recurrent(nn.Module):
                 got = (entry.shape[0], *entry.shape[2:]) if single else tuple(entry.shape)
                 wanted = (wanted[0], *shape) if single else wanted
                 raise ValueError(f"{name} expects entry {index} of the state in shape {wanted}, got {got}")
+            self._check_type(f"entry {index} of the state", entry)
         if order is not None:
             entries = tuple(entry.index_select(1, order) for entry in entries)
         return list(zip(*(entry.unbind(0) for entry in entries)))
@@ -227,7 +243,11 @@ class CellLayer(Recurrent):
     """Options of the cell that this layer sets unless told otherwise."""
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any) -> None:
-        names = {field.name for field in fields(self.cell_type)}
+        names, known = {field.name for field in fields(self.cell_type)}, inspect.signature(type(self)).parameters
+        for name in options.keys() - known.keys():
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{type(self).__name__} has no keyword {name!r}{hint}")
         own = dict(self.preset) | {name: options.pop(name) for name in list(options) if name in names}
         super().__init__(self.cell_type(input_size, hidden_size, **own), num_layers, **options)
 
