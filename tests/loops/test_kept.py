@@ -78,11 +78,10 @@ def test_what_changes_the_computation_changes_the_name():
     base = Training(NMU, SingleModule("mul"), (0,))
     others = [
         replace(base, batch=64),
-        replace(base, task=SingleModule("div")),
         replace(base, task=SingleModule("mul", inputs=10)),
         replace(base, optimiser=replace(base.optimiser, clip="value", limit=0.1)),
         replace(base, optimiser=replace(base.optimiser, eps=1e-6)),
     ]
-    assert len({each.computation for each in (base, *others)}) == 6
+    assert len({each.computation for each in (base, *others)}) == 5
     same = replace(base, task=SingleModule("mul", (1.0, 2.0)), seeds=(1, 2), steps=1000)
     assert same.computation == base.computation

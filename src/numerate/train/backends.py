@@ -21,15 +21,21 @@ def notice(text: str) -> None:
         log.warning(text)
 
 
-def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
-    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+def kind_of(device: str) -> str:
+    """``cpu`` or ``cuda``, if there is such a device here."""
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, but torch finds no CUDA device here; use cpu")
+    return kind
+
+
+def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
+    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    kind = kind_of(device)
     if backend in ("auto", "emitted"):
         try:
             return _emitted(step, device, threads)
@@ -66,4 +72,4 @@ def _reasons() -> tuple[type[Exception], ...]:
     return NotLowered, NoCompiler
 
 
-__all__: list[str] = ["BACKENDS", "choose", "evaluator", "notice"]
+__all__: list[str] = ["BACKENDS", "choose", "evaluator", "kind_of", "notice"]

@@ -16,7 +16,7 @@ from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Tensors
 from numerate.results import Circumstances, Key, Row, Store
 from numerate.train import stack
-from numerate.train.backends import choose, evaluator
+from numerate.train.backends import choose, evaluator, kind_of
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import snapped_parameters, sparsity_error
@@ -90,7 +90,7 @@ def _train(
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
-    _take_turns(started, _AT_ONCE[torch.device(device).type])
+    _take_turns(started, _AT_ONCE[kind_of(device)])
 
 
 class _Queue:
@@ -98,7 +98,7 @@ class _Queue:
 
     def __init__(self, parts: Iterator[None], device: str) -> None:
         self.parts = parts
-        self.stream = torch.cuda.Stream(device) if device.startswith("cuda") else None
+        self.stream = torch.cuda.Stream(device) if kind_of(device) == "cuda" else None
         self.pending: deque[torch.Event] = deque()
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(device))  # what the group was prepared with is there
