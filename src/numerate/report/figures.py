@@ -207,10 +207,13 @@ def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> l
     return handles
 
 
-def plot_map(ax: Axes, comparison: Comparison, panel: str) -> Axes:
-    """The first measure of one panel as a map: series down, x across; each place is ours and the published."""
+def plot_map(ax: Axes, comparison: Comparison, panel: str, lines: Sequence[str] | None = None) -> Axes:
+    """The first measure of one panel as a map: series down, x across; each place is ours and the published.
+
+    ``lines``: the series to show, also where the panel has none of their cells, so that panels stand side by side.
+    """
     cells = comparison.of(panel)
-    present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
+    present = lines or [name for name in comparison.series if any(cell.series == name for cell in cells)]
     xs, metric = comparison.xs_of(panel), comparison.lead
     for cell in cells:
         column, line = xs.index(cell.x), present.index(cell.series)
