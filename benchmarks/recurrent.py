@@ -45,6 +45,7 @@ class Setting:
 CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40))
 CUDA = (Setting(784, 100, 1, 200, 256, 7), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 7))
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
+ON_CUDA = ("OLSTM", "OMLSTM")  # a kernel for each step
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
 
@@ -172,7 +173,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    names = arguments.only or (*ALWAYS, *(OTHERS if arguments.all else ()))
+    more = ON_CUDA if arguments.device == "cuda" else ()
+    names = arguments.only or (*ALWAYS, *(OTHERS if arguments.all else more))
     settings = CPU if arguments.device == "cpu" else CUDA
     start = time.perf_counter()
     for k, setting in enumerate(settings):

@@ -16,17 +16,35 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from numerate.loops import native, nvrtc
+from numerate.loops.cuda_rowloop import CudaRowLoop
+from numerate.loops.cuda_rowloop import emit as emit_rows
 from numerate.loops.cuda_timeloop import STORAGE, CudaTimeLoop, Plan, emit, plans
-from numerate.loops.pointwise import Sizes
+from numerate.loops.pointwise import Sizes, pointwise
 from numerate.loops.timeloop import Walk
 from numerate.loops.trace import NotLowered
-from numerate.recurrent import GRU, JANET, LSTM, NRU, OLSTM, RNN, URLSTM, CellLayer, ColumnCell, NRUCell
+from numerate.recurrent import (
+    GRU,
+    JANET,
+    LSTM,
+    NRU,
+    OLSTM,
+    OMLSTM,
+    ORGRU,
+    RNN,
+    UMGRU,
+    URLSTM,
+    CellLayer,
+    ColumnCell,
+    NRUCell,
+    fast,
+)
 from numerate.recurrent.fast import use_loop
 from numerate.recurrent.nru_cuda import CudaNRULoop
 from numerate.recurrent.unroll import walk as walk_plainly
 
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler, though no device")
 SHARED = 232_448
 
 
@@ -42,8 +60,7 @@ class HostKernel:
         entry = f"static void kernel(const uint64_t *arguments) {{ {name}({call}); }}"
         self.library = native.library("\n".join([shim, source, entry]))
 
-    def launch(self, blocks: int, *arguments: Tensor | int, together: bool) -> None:
-        assert together
+    def launch(self, blocks: int, *arguments: Tensor | int, together: bool = False) -> None:
         values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
         self.library.launch(blocks, (ctypes.c_uint64 * len(values))(*values))
 
@@ -61,6 +78,11 @@ class OnHost:
 class HostTimeLoop(OnHost, CudaTimeLoop):
     def kernel(self, plan: Plan, direction: str, packed: bool) -> Any:
         return HostKernel(emit(self.program, plan, STORAGE[self.dtype], direction, packed), direction)
+
+
+class HostRowLoop(CudaRowLoop):
+    def kernel(self, direction: str) -> Any:
+        return HostKernel(emit_rows(self.program, STORAGE[self.dtype], direction)[0], direction)
 
 
 class HostNRULoop(OnHost, CudaNRULoop):
@@ -123,9 +145,14 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
     layer, units, rows, reverse, dtype = CASES[case]
     torch.manual_seed(3)
     layer.reset_parameters()
-    cell, loop, walk = layer.cell, host_loop(layer, dtype, units), Walk(rows, reverse)
+    loop, walk = host_loop(layer, dtype, units), Walk(rows, reverse)
     assert loop.accepts(walk)
     assert (loop.plans(walk.batch)[0].parts == 1) == ("one block" in case)
+    assert_as_plain_steps(layer, loop, walk)
+
+
+def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk) -> None:
+    cell, dtype, rows, reverse = layer.cell, loop.dtype, walk.sizes, walk.reverse
     p = {name: part.detach().to(dtype).float() for name, part in layer.parts().items()}
     weight, extras = cell.loop_operands(p)
     gx = cell.project(torch.randn(sum(rows), 3), p).to(dtype).float()
@@ -150,6 +177,29 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
         assert float((wanted - got.float()).detach().norm()) <= bound * float(wanted.detach().norm())
 
 
+ROWS: dict[str, tuple[CellLayer, tuple[int, ...], bool, torch.dtype]] = {
+    "O-LSTM": (OLSTM(3, 300), (2,) * 3, False, torch.float32),
+    "OR-GRU packed": (ORGRU(3, 21), (5, 5, 3, 1), False, torch.float32),
+    "OM-LSTM packed, backwards": (OMLSTM(3, 24, downsize=4), (5, 4, 4, 1), True, torch.float32),
+    "UM-GRU": (UMGRU(3, 24, downsize=8), (4,) * 4, False, torch.float32),
+    "OM-LSTM bfloat16": (OMLSTM(3, 24, downsize=4), (4,) * 4, False, torch.bfloat16),
+    "RNN with layer norm": (RNN(3, 20, layer_norm=True), (4, 4, 2), True, torch.float32),
+    "GRU": (GRU(3, 300), (3, 3, 2), False, torch.float32),
+}
+
+
+@on_host
+@pytest.mark.parametrize("case", ROWS)
+def test_kernels_of_a_row_compute_what_plain_steps_do(case: str) -> None:
+    layer, rows, reverse, dtype = ROWS[case]
+    cell = layer.cell
+    assert isinstance(cell, ColumnCell)
+    torch.manual_seed(3)
+    layer.reset_parameters()
+    loop = HostRowLoop(cell.activate, cell.loop_sizes(), dtype, torch.device("cpu"))
+    assert_as_plain_steps(layer, loop, Walk(rows, reverse))
+
+
 def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
     best = plans(Sizes(200, 800, 2, 0), 100, 132, SHARED)[0]
     assert (best.units, best.parts, best.groups) == (16, 13, 10)  # the fastest one on an H200
@@ -165,7 +215,7 @@ def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
     assert not plans(Sizes(4096, 4 * 4096, 2, 0), 100, 132, SHARED)
 
 
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler, though no device")
+@needs_nvcc
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("packed", [False, True], ids=["equal", "packed"])
 @pytest.mark.parametrize(
@@ -183,11 +233,28 @@ def test_kernels_compile_and_keep_all_in_registers(
         source = loop.source(plan, direction, packed)
     else:
         source = emit(loop.program, plan, "float", direction, packed)
-    path = tmp_path / "kernel.cu"
+    assert "0 bytes spill stores, 0 bytes spill loads" in compiled(source, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(
+    "layer", [OMLSTM(1, 512), OLSTM(1, 200), RNN(1, 80, layer_norm=True)], ids=lambda layer: layer.cell
+)
+def test_kernels_of_a_row_compile(layer: CellLayer, direction: str, tmp_path: Path) -> None:
+    cell = layer.cell
+    assert isinstance(cell, ColumnCell)
+    program = pointwise(cell.activate, cell.loop_sizes())
+    for dtype, storage in STORAGE.items():
+        assert "0 bytes spill stores" in compiled(emit_rows(program, storage, direction)[0], tmp_path), dtype
+
+
+def compiled(source: str, folder: Path) -> str:
+    """What the compiler says about a source."""
+    path = folder / "kernel.cu"
     path.write_text(source)
     command = ["nvcc", *nvrtc.OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", f"{path}bin", str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert "0 bytes spill stores, 0 bytes spill loads" in told
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 def test_what_a_gpu_cannot_do_is_refused() -> None:
@@ -198,6 +265,39 @@ def test_what_a_gpu_cannot_do_is_refused() -> None:
         CudaTimeLoop(ordered.activate, Sizes(8, 32, 2, 0), torch.float32, device)
     with pytest.raises(NotLowered, match="float64"):
         CudaTimeLoop(ordered.activate, Sizes(8, 32, 2, 0), torch.float64, device)
+
+
+@on_host
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", [URLSTM, GRU, OLSTM, NRU], ids=lambda kind: kind.__name__)
+def test_layers_hand_over_the_right_types(
+    kind: type[CellLayer], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole layers, packed and in two directions, with the kernels on the host in place of the CPU's loop."""
+
+    def loop(cell: Any, device: torch.device, dtype: torch.dtype) -> Any:
+        if cell.form == "reducing":
+            return HostRowLoop(cell.activate, cell.loop_sizes(), dtype, device)
+        return host_loop(kind(1, cell.hidden_size), dtype, cell.hidden_size)
+
+    torch.manual_seed(1)
+    layer, x = kind(3, 20, bidirectional=True).to(dtype), torch.randn(5, 7, 3).to(dtype)
+    reference = kind(3, 20, bidirectional=True)
+    reference.load_state_dict(layer.state_dict())
+    lengths = torch.tensor([5, 3, 5, 1, 2, 5, 4])
+    expected = results(reference, x.float(), "plain", lengths)
+    rough = results(layer, x, "plain", lengths)
+    monkeypatch.setattr(fast, "_native_loop", loop)
+    found = results(layer, x, "native", lengths)
+    for wanted, other, got in zip(expected, rough, found):
+        assert got.dtype == dtype
+        bound = (1e-5 if dtype == torch.float32 else 1e-2) * wanted.norm()
+        assert (wanted - got.float()).norm() <= torch.maximum(bound, 2 * (wanted - other.float()).norm())
+    with use_loop("native"):
+        loss = layer(x)[0].square().sum()
+    gradient = torch.autograd.grad(loss, list(layer.parameters()), create_graph=True)
+    gradient[0].square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -212,6 +312,10 @@ LAYERS: dict[str, tuple[type[CellLayer], int, dict[str, Any]]] = {
     "JANET in one block": (JANET, 80, {}),
     "UR-LSTM in one block": (URLSTM, 80, {}),
     "RNN": (RNN, 100, {}),
+    "O-LSTM": (OLSTM, 200, {}),
+    "OM-LSTM": (OMLSTM, 80, {"downsize": 8, "bidirectional": True}),
+    "UM-GRU 512": (UMGRU, 512, {}),
+    "UR-LSTM too large for the registers": (URLSTM, 2000, {}),
     "NRU": (NRU, 200, {"memory_size": 256, "heads": 4}),
     "NRU 512": (NRU, 512, {"memory_size": 256, "heads": 4}),
     "NRU in one block": (NRU, 80, {"memory_size": 64, "heads": 4}),
@@ -220,14 +324,14 @@ LAYERS: dict[str, tuple[type[CellLayer], int, dict[str, Any]]] = {
 
 
 def results(model: CellLayer, x: Tensor, mode: Any, lengths: Tensor | None = None) -> list[Tensor]:
-    """Outputs, final state and gradients of one run on the device."""
+    """Outputs, final state and gradients of one run."""
     x = x.clone().requires_grad_()
     with use_loop(mode):
         packed = x if lengths is None else pack_padded_sequence(x, lengths, enforce_sorted=False)
         outputs, final = model(packed)
     found = [outputs.data if isinstance(outputs, PackedSequence) else outputs, *final]
-    generator = torch.Generator("cuda").manual_seed(1)
-    above = [torch.randn(r.shape, device="cuda", generator=generator).to(r.dtype) for r in found]
+    generator = torch.Generator(x.device).manual_seed(1)
+    above = [torch.randn(r.shape, device=x.device, generator=generator).to(r.dtype) for r in found]
     return [*found, *torch.autograd.grad(found, [x, *model.parameters()], above)]
 
 

@@ -122,12 +122,17 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
     return sorted(found, key=lambda plan: plan.cost)
 
 
-def cuda_source(storage: str, direction: str, constants: Mapping[str, float], kernel: str, unit: str = "") -> str:
-    """A source that walks in one direction: what all kernels share, sizes, the function of a unit, and the kernel."""
-    lines = [_file("scalar.cuh"), f"typedef {storage} S;", f"#define {direction.upper()}"]
+def kernel_source(storage: str, direction: str, constants: Mapping[str, float], *parts: str) -> str:
+    """A source for one direction: what all kernels share, sizes, and then the parts."""
+    lines = [device_file("scalar.cuh"), f"typedef {storage} S;", f"#define {direction.upper()}"]
     for name, value in constants.items():
         lines.append(f"const {'int' if isinstance(value, int) else 'float'} {name} = {value!r};")
-    return "\n".join([*lines, "", _file("grid.cuh"), unit, kernel])
+    return "\n".join([*lines, "", *parts])
+
+
+def cuda_source(storage: str, direction: str, constants: Mapping[str, float], kernel: str, unit: str = "") -> str:
+    """A source of a persistent kernel that walks in one direction: with the function of a unit and the kernel."""
+    return kernel_source(storage, direction, constants, device_file("grid.cuh"), unit, kernel)
 
 
 def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: bool) -> str:
@@ -153,7 +158,7 @@ def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: b
     if direction == "backward":
         body += ["// All columns of the gradient of gh, in order.", *_gather(program), ""]
     unit = "\n".join(body).replace("new[", "fresh[")
-    return cuda_source(storage, direction, constants, _file("timeloop.cuh"), unit)
+    return cuda_source(storage, direction, constants, device_file("timeloop.cuh"), unit)
 
 
 def _gather(program: Pointwise) -> list[str]:
@@ -166,7 +171,7 @@ def _gather(program: Pointwise) -> list[str]:
     return [*lines, "}"]
 
 
-def _file(name: str) -> str:
+def device_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text()
 
 
@@ -222,7 +227,7 @@ class CudaTimeLoop:
         if saved is not None and not saved.numel():
             saved = final.new_empty(1)
         self.kernel(plan, "forward", walk.packed).launch(
-            plan.blocks, gx, weight, self._stacked(extras, final), final, out, history[0],
+            plan.blocks, gx, weight, stacked(extras, final), final, out, history[0],
             0 if saved is None else saved, *self._meeting(plan, WARPS * plan.forward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
@@ -239,7 +244,7 @@ class CudaTimeLoop:
         dgh = weight.new_empty(len(out), self.program.own)
         dextra = initial.new_zeros(len(extras), plan.groups * plan.slots, hidden)
         self.kernel(plan, "backward", walk.packed).launch(
-            plan.blocks, weight, self._stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
+            plan.blocks, weight, stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
             dstate, dgx, dgh, dextra, *self._meeting(plan, WARPS * slices(plan.units) * plan.backward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
@@ -252,8 +257,9 @@ class CudaTimeLoop:
     def _meeting(self, plan: Plan, depth: int) -> tuple[Tensor | int, Tensor | int]:
         return meeting(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
 
-    def _stacked(self, extras: Sequence[Tensor], like: Tensor) -> Tensor:
-        return torch.stack(tuple(extras)) if extras else like.new_empty(1)
+
+def stacked(extras: Sequence[Tensor], like: Tensor) -> Tensor:
+    return torch.stack(tuple(extras)) if extras else like.new_empty(1)
 
 
 def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:

@@ -1,4 +1,4 @@
-"""Text of the statements of :mod:`numerate.loops.pointwise`: C++ with vectors along the units, or CUDA with one unit.
+"""Text of the statements of :mod:`numerate.loops.pointwise`: C++ with vectors along the units, or CUDA.
 
 Elementwise statements over the same axis share one loop, in which values stay in registers; what another loop reads
 lies in memory. Folds and scans are loops of their own.
@@ -88,9 +88,9 @@ def arrange(statements: list[Statement]) -> list[Loop]:
 class RowCode:
     """Lines of C++ for one row. With ``symbolic`` widths are multiples of ``H``, which is known only when they run."""
 
-    def __init__(self, program: Pointwise, statements: list[Statement]) -> None:
+    def __init__(self, program: Pointwise, statements: list[Statement], symbolic: bool = True) -> None:
         self.program, self.statements = program, statements
-        self.symbolic = program.elementwise
+        self.symbolic = program.elementwise and symbolic
         self.loops = arrange(statements)
         self.homes = dict(program.homes)
         self.scratch = 0
@@ -99,9 +99,13 @@ class RowCode:
             self.homes[buffer] = ("scratch", self.scratch)
             self.scratch += buffer.size
         if self.scratch:
-            self.lines.append(f"R scratch[{self.scratch}];")
+            self.lines += self.room(self.scratch)
         for loop in self.loops:
             self.lines += self._fused(loop) if loop.fused else self._single(loop.statements[0])
+
+    def room(self, numbers: int) -> list[str]:
+        """Memory for what one loop gives to another."""
+        return [f"R scratch[{numbers}];"]
 
     def arrays(self) -> set[str]:
         """Names of the arrays that are read or written."""
@@ -272,3 +276,76 @@ class UnitCode(RowCode):
 
     def call(self, function: str, values: list[str]) -> str:
         return call(CUDA_NAMES.get(function, function), values)
+
+
+class BlockCode(RowCode):
+    """Lines of CUDA for one row, whose units the threads of a block share; ``scratch`` is in their shared memory."""
+
+    def __init__(self, program: Pointwise, statements: list[Statement]) -> None:
+        super().__init__(program, statements, symbolic=False)
+
+    def room(self, numbers: int) -> list[str]:
+        return []
+
+    def load(self, view: View, terms: list[str]) -> str:
+        (*_, stride) = strides(view) or (0,)
+        text = f"load({self.address(view, [*terms, *([f'j * {stride}'] if stride else [])])})"
+        return f"({text} != 0)" if view.buffer.kind == "bool" else text
+
+    def store(self, view: View, terms: list[str], value: str) -> str:
+        (*_, stride) = strides(view) or (1,)
+        return f"store({self.address(view, [*terms, f'j * {stride}'])}, {value});"
+
+    def call(self, function: str, values: list[str]) -> str:
+        return call(CUDA_NAMES.get(function, function), values)
+
+    def _fused(self, loop: Loop) -> list[str]:
+        return self._shared(loop.axes, "j", self.body(loop))
+
+    def _shared(self, axes: tuple[int, ...], last: str, body: list[str]) -> list[str]:
+        """``body`` for all places, in which the last index has the name ``last`` and others ``i0``, ``i1``, ..."""
+        lines = [f"for (int flat = threadIdx.x; flat < {math.prod(axes)}; flat += THREADS) {{"]
+        inner = 1
+        for k, size in reversed(list(enumerate(axes or (1,)))):
+            name = last if k == len(axes or (1,)) - 1 else f"i{k}"
+            lines.append(f"  const int {name} = flat / {inner} % {size};")
+            inner *= size
+        return [*lines, *("  " + line for line in body), "}", "__syncthreads();"]
+
+    def _single(self, statement: Statement) -> list[str]:
+        axes = domain(statement)
+        if isinstance(statement, Scan):
+            return self._scan(statement, axes)
+        assert isinstance(statement, Fold)
+        if statement.function not in JOIN:
+            raise NotLowered(f"{statement.function} along the units")
+        inner, count = tuple(n for n in statement.inner if n != 1), len(axes)
+        names = [f"i{k}" for k in range(count + len(inner))]
+
+        def terms(view: View) -> list[str]:
+            return [f"{name} * {stride}" for name, stride in zip(names, strides(view)) if stride]
+
+        def value(operand: Operand) -> str:
+            return f"load({self.address(operand, terms(operand))})" if isinstance(operand, View) else constant(operand)
+
+        product = " * ".join(value(a) for a in statement.args)
+        join = f"const auto join = [](float x, float y) {{ return {JOIN[statement.function]}; }};"
+        start = f"float sum = {number(NEUTRAL[statement.function])};"
+        target = self.address(statement.out, [f"i{k} * {s}" for k, s in enumerate(strides(statement.out)) if s])
+        if not axes:  # of the whole row: all threads together
+            size = math.prod(inner)
+            sizes = [math.prod(inner[k + 1 :]) for k in range(len(inner))]
+            places = [f"const int i{k} = flat / {step} % {n};" for k, (n, step) in enumerate(zip(inner, sizes))]
+            body = [f"for (int flat = threadIdx.x; flat < {size}; flat += THREADS) {{", *("  " + p for p in places)]
+            body += [f"  sum = join(sum, {product});", "}"]
+            return ["{", *("  " + line for line in (join, start, *body, f"store({target}, across(sum, join));")), "}"]
+        loops = [f"for (int i{count + k} = 0; i{count + k} < {n}; i{count + k}++)" for k, n in enumerate(inner)]
+        body = [join, start, *loops, f"  sum = join(sum, {product});", f"store({target}, sum);"]
+        return self._shared(axes, f"i{count - 1}", body)
+
+    def _scan(self, statement: Scan, axes: tuple[int, ...]) -> list[str]:
+        if statement.function != "sum" or len(axes) != 1:
+            raise NotLowered(f"a running {statement.function} over {len(axes)} axes on a GPU")
+        (source,), (target,) = strides(statement.arg), strides(statement.out)
+        places = f"{self.address(statement.arg)}, {source}, {self.address(statement.out)}, {target}"
+        return [f"running_sum({axes[0]}, {places});"]

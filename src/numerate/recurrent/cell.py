@@ -38,6 +38,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.cuda_rowloop import CudaRowLoop
 from numerate.loops.cuda_timeloop import CudaTimeLoop
 from numerate.loops.pointwise import Sizes
 from numerate.loops.timeloop import Loop, TimeLoop
@@ -130,6 +131,10 @@ class Cell(ABC):
 
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         """The compiled loop over time on a CPU or GPU, whatever the number of inputs; None if there is none."""
+        return None
+
+    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+        """A slower one that accepts every walk, for those that ``native_loop`` does not accept."""
         return None
 
     @property
@@ -232,12 +237,22 @@ class ColumnCell(Cell):
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         if self.form == "general":
             return None
+        if device.type == "cuda":
+            if self.form == "reducing":
+                return self.stepping_loop(device, dtype)
+            return CudaTimeLoop(self.activate, self.loop_sizes(), dtype, device)
+        return TimeLoop(self.activate, self.loop_sizes(), torch.float64 if dtype == torch.float64 else torch.float32)
+
+    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+        if self.form == "general" or device.type != "cuda":
+            return None
+        return CudaRowLoop(self.activate, self.loop_sizes(), dtype, device)
+
+    def loop_sizes(self) -> Sizes:
+        """The widths of the step."""
         parts = self.parts("meta")
         extras = self.extras({name: part for name, part in parts.items() if isinstance(part, Tensor)})
-        sizes = Sizes(self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(extras))
-        if device.type == "cuda":
-            return CudaTimeLoop(self.activate, sizes, dtype, device)
-        return TimeLoop(self.activate, sizes, torch.float64 if dtype == torch.float64 else torch.float32)
+        return Sizes(self.hidden_size, sum(self.blocks.values()), len(self.state_shapes), len(extras))
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return self.recurrent_weight(p), self.extras(p)

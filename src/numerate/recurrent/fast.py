@@ -1,9 +1,9 @@
 """Which loop walks along time: native code where it exists and pays, else the plain steps, with equal results.
 
-That is the cell's compiled loop; on a GPU, where there is none for a size or type of number, torch's fused operation
-(cuDNN) if it computes the same. Function transforms, tracing, second derivatives and forward-mode derivatives get plain
-steps. Under autocast a GPU's loop stores numbers of that type and a CPU's loop keeps single precision; the results have
-the types that came in.
+That is the cell's compiled loop; on a GPU, where a size or type of number is not for it, torch's fused operation
+(cuDNN) if it computes the same, else a compiled kernel for each step. Function transforms, tracing, second derivatives
+and forward-mode derivatives get plain steps. Under autocast a GPU's loop stores numbers of that type and a CPU's loop
+keeps single precision; the results have the types that came in.
 """
 
 import logging
@@ -117,8 +117,11 @@ def _unroll(
     loop = _native_loop(cell.with_input_size(1), x.device, x.dtype)
     walk = Walk(tuple(sizes) if sizes is not None else (x.shape[1],) * steps, reverse)
     if loop is None or not loop.accepts(walk):
-        fused = x.device.type == "cuda" and sizes is None and cell.has_fused
-        return _fused(cell, p, x, state, reverse, plain) if fused else None
+        if x.device.type == "cuda" and sizes is None and cell.has_fused:
+            return _fused(cell, p, x, state, reverse, plain)
+        loop = None if loop is None else _native_loop(cell.with_input_size(1), x.device, x.dtype, stepping=True)
+    if loop is None:
+        return None
     number = torch.promote_types(loop.dtype, torch.float32)
 
     def again(gx: Tensor, weight: Tensor, state: State, extras: State) -> tuple[Tensor, State]:
@@ -142,10 +145,10 @@ def _by_columns(p: Parts) -> Parts:
 
 
 @cache
-def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype) -> Loop | None:
+def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> Loop | None:
     """The compiled loop of a cell, made once."""
     try:
-        return cell.native_loop(device, dtype)
+        return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:
         notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
         return None

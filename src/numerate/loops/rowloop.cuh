@@ -1,0 +1,97 @@
+// One step of a walk along time around the emitted lines: a block computes a row, its threads share the units. The products
+// with the weight are made between the launches.
+//
+// Defined before: S, HIDDEN, COLUMNS, STATES, SAVED and OWN (numbers of a row), SCRATCH, FORWARD or BACKWARD. Shared
+// memory: the scratch of the emitted lines, room for what threads put together, and states.
+
+const int THREADS = 256;
+
+template <class T> INLINE float load(const T *from) { return number(*from); }
+template <class T> INLINE void store(T *to, float value) { *to = stored<T>(value); }
+
+#define JOINED (shared + SCRATCH)
+#define NUMBERS (JOINED + THREADS)
+#define EACH_UNIT for (int j = threadIdx.x; j < HIDDEN; j += THREADS)
+
+// The values of all threads put together, for all of them.
+template <class Join> INLINE float across(float value, const Join &join) {
+  JOINED[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = THREADS / 2; half; half /= 2) {
+    if (threadIdx.x < half) JOINED[threadIdx.x] = join(JOINED[threadIdx.x], JOINED[threadIdx.x + half]);
+    __syncthreads();
+  }
+  const float result = JOINED[0];
+  __syncthreads();
+  return result;
+}
+
+// to[k] = from[0] + ... + from[k], each with its stride; a thread has neighbouring k.
+template <class From, class To>
+INLINE void running_sum(int count, const From *from, int stride, To *to, int other) {
+  const int each = (count + THREADS - 1) / THREADS, first = threadIdx.x * each;
+  const int end = first + each < count ? first + each : count;
+  float sum = 0;
+  for (int k = first; k < end; k++) sum += load(from + k * stride);
+  JOINED[threadIdx.x] = sum;
+  __syncthreads();
+  for (int distance = 1; distance < THREADS; distance *= 2) {
+    const float before = threadIdx.x < distance ? 0.0f : JOINED[threadIdx.x - distance];
+    __syncthreads();
+    JOINED[threadIdx.x] += before;
+    __syncthreads();
+  }
+  sum = threadIdx.x ? JOINED[threadIdx.x - 1] : 0.0f;
+  for (int k = first; k < end; k++) store(to + k * other, sum += load(from + k * stride));
+  __syncthreads();
+}
+
+// In both kernels a block has a row r of the batch, `row` of all steps; the emitted lines follow BODY. Their arrays with a
+// number at the end (state0, new1, ...) are declared with them.
+
+#ifdef FORWARD
+// gx, out, history: of all steps, this one from row `start` on; gh, hidden: (batch, ...); state: (STATES, batch, HIDDEN),
+// replaced; history: (STATES - 1, total, HIDDEN), may be null; saved: from row `kept` on.
+KERNEL void forward(const S *all_gx, const S *all_gh, const float *extra, float *state, S *hidden, S *out, float *history,
+                    float *all_saved, int64 start, int64 kept, int64 total, int64 batch) {
+  const int64 r = blockIdx.x, row = start + r;
+  const S *const gx = all_gx + row * COLUMNS, *const gh = all_gh + r * COLUMNS;
+  float *const saved = all_saved + (kept + r) * SAVED, *const scratch = shared, *const fresh = NUMBERS;
+  BODY
+  EACH_UNIT {
+    const S h = stored<S>(fresh[j]);
+    out[row * HIDDEN + j] = h, hidden[r * HIDDEN + j] = h, state[r * HIDDEN + j] = number(h);
+    for (int k = 1; k < STATES; k++) {
+      state[(k * batch + r) * HIDDEN + j] = fresh[k * HIDDEN + j];
+      if (history) history[((k - 1) * total + row) * HIDDEN + j] = fresh[k * HIDDEN + j];
+    }
+  }
+}
+#endif
+
+#ifdef BACKWARD
+// out, history, saved, dout (may be null), dgx, dgh: of all steps, this one from row `start` on; the step before it has
+// the rows of the batch up to `known`, from row `before` on; pulled: (batch, HIDDEN), what comes through the weight from
+// the step after; grad: (STATES, batch, HIDDEN), replaced; dextra: (EXTRAS, batch, HIDDEN), added to.
+KERNEL void backward(const float *extra, const float *initial, const S *out, const float *history, const float *all_saved,
+                     const S *dout, const S *pulled, float *grad, S *all_dgx, S *all_dgh, float *dextra, int64 start,
+                     int64 before, int64 known, int64 total, int64 batch) {
+  const int64 r = blockIdx.x, row = start + r;
+  const float *const saved = all_saved + row * SAVED;
+  S *const dgx = all_dgx + row * COLUMNS, *const dgh = all_dgh + row * OWN;
+  float *const scratch = shared, *const old = NUMBERS, *const fresh = old + STATES * HIDDEN;
+  float *const above = fresh + STATES * HIDDEN;
+  EACH_UNIT {
+    for (int k = 0; k < STATES; k++) {
+      const float *const past = history + (k - 1) * total * HIDDEN;
+      const int64 now = row * HIDDEN + j, last = (before + r) * HIDDEN + j, own = (k * batch + r) * HIDDEN + j;
+      old[k * HIDDEN + j] = r >= known ? initial[own] : k ? past[last] : number(out[last]);
+      fresh[k * HIDDEN + j] = k ? past[now] : number(out[now]);
+      above[k * HIDDEN + j] = grad[own];
+    }
+    above[j] += number(pulled[r * HIDDEN + j]) + (dout ? number(dout[row * HIDDEN + j]) : 0.0f);
+  }
+  __syncthreads();
+  BODY
+}
+#endif
