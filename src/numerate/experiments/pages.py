@@ -1,6 +1,7 @@
 """What experiments have in common when they show their runs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ Show = Callable[[Experiment, list[Row], Options, Path], Shown]
 def comparison_page(
     compare: Callable[[Sequence[Row], Options], Any],
     claims: Callable[[Any], Sequence[Any]] | None = None,
+    pictures: Callable[[Sequence[Row], Options], Sequence[Any]] | None = None,
 ) -> Show:
     """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary.
 
     ``claims``: from the comparison to the paper's sentences and whether they hold (:class:`numerate.report.Claim`).
+    ``pictures``: beside those that every comparison has (:class:`numerate.report.Picture`).
     """
 
     def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
@@ -24,7 +27,8 @@ def comparison_page(
 
         compared = compare(rows, options)
         told = () if claims is None or options.size == "smoke" else claims(compared)  # too short to tell
-        written = write_report(compared, folder, _notes(experiment, rows, options, told))
+        drawn = () if pictures is None else pictures(rows, options)
+        written = write_report(compared, folder, replace(_notes(experiment, rows, options, told), pictures=drawn))
         return Shown(written["report"], _summary(terminal_table(compared), told))
 
     return show

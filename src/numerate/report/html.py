@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from matplotlib.figure import Figure
 
 from numerate import __version__
 from numerate.report import figures, tables, text
@@ -29,6 +30,19 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A figure, the name of its files, and the sentence below it (also for those who cannot see it)."""
+
+    name: str
+    figure: Figure
+    caption: str = ""
+
+    @property
+    def svg(self) -> str:
+        return figures.svg(self.figure, text.attribute(self.caption or self.name))
+
+
+@dataclass(frozen=True)
 class Notes:
     """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date."""
 
@@ -39,6 +53,8 @@ class Notes:
     command: str = ""
     created: str = ""
     claims: Sequence[Claim] = ()
+    pictures: Sequence[Picture] = ()
+    """Beside those that every comparison has."""
 
 
 def html(comparison: Comparison, notes: Notes | None = None) -> str:
@@ -87,6 +103,7 @@ def write_report(
     """Everything into one folder: ``report.html``, ``table.csv``, and each picture in each format; name -> path."""
     folder = Path(folder)
     drawn = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
+    drawn |= {picture.name: picture.figure for picture in (notes.pictures if notes else ())}
     if _has_map(comparison):
         drawn["overview"] = figures.overview(comparison)
     written = {"report": write_html(comparison, folder / "report.html", notes)}

@@ -6,19 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from numerate.report import figures, text
-from numerate.report.html import Notes, render
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure, the name of its files, and the sentence below it (also for those who cannot see it)."""
-
-    name: str
-    figure: Figure
-    caption: str = ""
+from numerate.report import figures
+from numerate.report.html import Notes, Picture, render
 
 
 @dataclass(frozen=True)
@@ -42,8 +31,7 @@ class Page:
 
 def page_html(page: Page, notes: Notes | None = None) -> str:
     """The whole page as text; nothing is fetched from anywhere when it is opened."""
-    drawn = [(p, figures.svg(p.figure, text.attribute(p.caption or p.name))) for p in page.pictures]
-    return render("page.html", page=page, notes=notes or Notes(), pictures=drawn)
+    return render("page.html", page=page, notes=notes or Notes(), pictures=[(p, p.svg) for p in page.pictures])
 
 
 def write_page(

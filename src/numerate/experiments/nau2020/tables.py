@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from numerate import published
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.nau2020 import figure9
 from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, gated_recipes, recipes, setting, told_size
 from numerate.experiments.pages import comparison_page
 from numerate.report import Comparison, comparison
@@ -96,7 +97,8 @@ def experiment(table: str, title: str, about: str, steps: int, gated: bool = Fal
     def work(options: Options) -> list[Training]:
         return trainings(cells, {operation: place(operation, options.size) for operation in operations}, options)
 
-    show = comparison_page(lambda rows, options: compare(table, rows, options))
+    gates = (lambda rows, options: figure9.pictures(work(options), rows, options)) if gated else None
+    show = comparison_page(lambda rows, options: compare(table, rows, options), pictures=gates)
     return Experiment(
         f"nau2020/table{table}", title, work, show, about, REASONS + (SHORT_SUMS if table in ("2", "6") else ())
     )
