@@ -384,6 +384,7 @@ def test_on_the_device_loops_agree_with_plain_steps(case: str, dtype: torch.dtyp
     expected, plain = results(reference, x.float(), "plain", lengths), results(layer, x, "plain", lengths)
     found, again = (results(layer, x, "native", lengths) for _ in range(2))
     for wanted, rough, got, twin in zip(expected, plain, found, again):
-        bound = (2e-3 if dtype == torch.float32 else 2e-2) * wanted.norm()
+        exact = 5e-3 if case.endswith("cuDNN") else 2e-3  # whose products are all in TF32
+        bound = (exact if dtype == torch.float32 else 2e-2) * wanted.norm()
         assert (wanted - got.float()).norm() <= torch.maximum(bound, (wanted - rough.float()).norm())
         assert torch.equal(got, twin) or case.endswith("cuDNN")

@@ -338,7 +338,8 @@ class BlockCode(RowCode):
             places = [f"const int i{k} = flat / {step} % {n};" for k, (n, step) in enumerate(zip(inner, sizes))]
             body = [f"for (int flat = threadIdx.x; flat < {size}; flat += THREADS) {{", *("  " + p for p in places)]
             body += [f"  sum = join(sum, {product});", "}"]
-            return ["{", *("  " + line for line in (join, start, *body, f"store({target}, across(sum, join));")), "}"]
+            body += ["sum = across(sum, join);", f"if (threadIdx.x == 0) store({target}, sum);", "__syncthreads();"]
+            return ["{", *("  " + line for line in (join, start, *body)), "}"]
         loops = [f"for (int i{count + k} = 0; i{count + k} < {n}; i{count + k}++)" for k, n in enumerate(inner)]
         body = [join, start, *loops, f"  sum = join(sum, {product});", f"store({target}, sum);"]
         return self._shared(axes, f"i{count - 1}", body)

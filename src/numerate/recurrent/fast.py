@@ -150,6 +150,8 @@ def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping:
     try:
         return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:
+        if device.type == "cuda" and cell.has_fused:
+            return None
         notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
         return None
 
