@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from numerate import published
 from numerate.experiments import Options, select
-from numerate.experiments.primer2022 import npu_large, redundancy, shapes, sir
+from numerate.experiments.primer2022 import redundancy, shapes, sir
 from numerate.results import Row, Store
 from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale
 from numerate.tasks.distributions import inverse_erf
@@ -125,16 +126,21 @@ def test_unknown_distribution_is_refused(kind: str) -> None:
         Distribution(kind, 0, 1)
 
 
-def test_lattice_is_evenly_spread_and_shifted_for_each_run() -> None:
+def test_inputs_are_sobols_points_digitally_shifted_for_each_run() -> None:
     task = LargeScale("add")
     uniforms = (torch.arange(4096).unsqueeze(-1) + 0.5) / 4096
     constants = task.constants(3, "train")
+    still = constants | {"shift": torch.zeros_like(constants["shift"])}
+    x, _ = task.examples(uniforms, still)
+    sobol = torch.quasirandom.SobolEngine(100).draw(4096)
+    gray = torch.arange(4096) ^ (torch.arange(4096) >> 1)
+    torch.testing.assert_close((x[gray] + 1) / 2, torch.floor(sobol * 4096) / 4096, rtol=0, atol=0)
+
     x, y = task.examples(uniforms, constants)
     counts = torch.stack([torch.histc(column, 64, -1, 1) for column in x.T])
-    assert (counts - 64).abs().max() <= 2  # every input by itself fills its range evenly
+    assert (counts == 64).all()  # every input by itself still fills its range evenly
     torch.testing.assert_close(y[:, 0], x[:, :50].sum(-1) + x[:, 38:88].sum(-1), rtol=1e-4, atol=1e-4)
-    other = task.constants(4, "train")["shift"]
-    assert not torch.equal(constants["shift"], other)
+    assert not torch.equal(constants["shift"], task.constants(4, "train")["shift"])
     assert not torch.equal(constants["shift"], task.constants(3, "test")["shift"])
 
 
@@ -146,7 +152,7 @@ def test_large_scale_functions_follow_the_table() -> None:
     assert LargeScale("inverse").span("test") == (-0.5, 0.5)
     with pytest.raises(ValueError, match="do not fit"):
         LargeScale("add", inputs=10)
-    assert len(npu_large.published()) == 4 * 5
+    assert len(published.cells(paper="npu2020")) == 4 * 5
 
 
 def test_epidemic_conserves_people_and_slopes_are_its_derivatives() -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from functools import partial
 
+from numerate import published
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
 from numerate.experiments.models import Layer, two_layers
 from numerate.experiments.pages import comparison_page
-from numerate.published import Published
 from numerate.report import Claim, Comparison, comparison
 from numerate.report.errors import ERROR, ERRORS, errors
 from numerate.report.text import scientific
@@ -22,14 +22,9 @@ LAYERS: dict[str, tuple[Layer, Layer]] = {
     "NMU": (NAU, NMU),
     "Naive NPU": (NAU, NaiveNPU),
 }
-THEIRS = {
-    "add": (0.091, 0.065, 1700.0, 0.009, 17000.0),
-    "mul": (4.7, 3.4, 4.0e94, 10000.0, 3100.0),
-    "inverse": (2.0e-7, 1.7e-6, 740.0, 1.69, None),
-    "sqrt": (0.09, 0.026, 4.0e6, 10.8, None),
-}
-"""Median test errors in the order of ``LAYERS``, from the table in the authors' repository; None: infinite there."""
 TITLES = {"add": "a + b", "sub": "a − b", "mul": "a · b", "inverse": "1 / a", "sqrt": "√a"}
+QUICK = ("add", "mul", "inverse", "sqrt")
+"""Those for which the authors print medians."""
 STEPS = {"smoke": 200, "quick": 20_000, "paper": 50_000}
 SIZES = {"smoke": (10, 5, 1), "quick": (20, 10, 2), "paper": (100, 50, 12)}
 """Inputs, subset, overlap."""
@@ -46,7 +41,7 @@ def recipe(name: str, operation: str, options: Options, hidden: int) -> Recipe:
 
 def trainings(options: Options) -> list[Training]:
     inputs, subset, overlap = SIZES[options.size]
-    operations = tuple(TITLES) if options.size == "paper" else ("add",) if options.size == "smoke" else tuple(THEIRS)
+    operations = tuple(TITLES) if options.size == "paper" else ("add",) if options.size == "smoke" else QUICK
     return [
         each.training(
             task=LargeScale(operation, inputs=inputs, subset=subset, overlap=overlap),
@@ -63,25 +58,14 @@ def trainings(options: Options) -> list[Training]:
     ]
 
 
-def published() -> list[Published]:
-    """The authors' medians as published numbers."""
-    return [
-        Published(
-            paper="npu2020", table="large scale", task="large scale", op=operation, model=name, range=None,
-            metric=ERROR.name, value=value, low=None, high=None, n=10, note="median", source="authors' repository",
-        )
-        for operation, values in THEIRS.items()
-        for name, value in zip(LAYERS, values)
-    ]  # fmt: skip
-
-
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
     title = "Primer 2022: Heim et al.'s large-scale arithmetic"
     if options.size != "paper":
         title += f" ({options.size}: {SIZES[options.size][0]} inputs and hidden values, {STEPS[options.size]:,} steps)"
     place = f"{SIZES[options.size][0]} inputs"
+    theirs = published.cells(paper="npu2020") if options.size == "paper" else []
     return comparison(
-        rows, published() if options.size == "paper" else [], title=title, panel="size", x="operation",
+        rows, theirs, title=title, panel="size", x="operation",
         xs=list(TITLES), match=lambda cell: (place, cell.model, cell.op), measure=errors, metrics=ERRORS,
         x_title="Function", order=list(LAYERS),
     )  # fmt: skip
@@ -128,8 +112,8 @@ EXPERIMENTS = [
             "median of the test error over runs (Heim et al. 2020; Primer, 6.2)."
         ),
         reasons=(
-            "Inputs: a lattice of 4096 points, shifted at random for each run, stands for Sobol's sequence; the "
-            "authors draw ever new points of it.",
+            "Inputs: the first 4096 points of Sobol's sequence, digitally shifted at random for each run and drawn "
+            "with replacement; the authors draw ever new points of the sequence.",
             "Quick size has 20 inputs and hidden values, so that runs are long enough to end; the authors' medians "
             "belong to 100 and are shown at paper size.",
             "The authors' own table has NPU, RealNPU, Naive NPU, NMU, NALU in this order for × (extrapolation), as our "
