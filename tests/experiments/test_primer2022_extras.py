@@ -10,10 +10,12 @@ import torch
 from numerate import published
 from numerate.experiments import Options, select
 from numerate.experiments.primer2022 import redundancy, shapes, sir
+from numerate.loops.cpp import source
 from numerate.results import Row, Store
 from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale
 from numerate.tasks.distributions import inverse_erf
 from numerate.train import train
+from numerate.train.stack import make_step
 
 SMOKE = Options("smoke")
 NAMES = [
@@ -164,3 +166,8 @@ def test_epidemic_conserves_people_and_slopes_are_its_derivatives() -> None:
         np.testing.assert_allclose(slopes, task.slope(states), atol=2e-5)
     x, y = task.examples(torch.rand(300, 1), task.constants(0, "train"))
     np.testing.assert_allclose(y.numpy(), task.slope(x.double().numpy()), atol=1e-4)
+
+
+def test_the_large_scale_task_has_a_native_loop() -> None:
+    (training, *_) = select(["primer2022/npu-large"])[0].trainings(Options(size="smoke"))
+    assert "evaluate" in source(make_step(training)[0])

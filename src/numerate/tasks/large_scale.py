@@ -96,7 +96,7 @@ class LargeScale:
         bits = torch.floor(shifted) - 2 * torch.floor(shifted / 2)
         ones = bits @ constants["directions"] + constants["shift"]  # modulo 2 the exclusive or of the chosen rows
         digits = (ones - 2 * torch.floor(ones / 2)).unflatten(-1, (self.inputs, BITS))
-        place = digits @ constants["halves"] / 2
+        place = (digits * constants["halves"]).sum(-1) / 2
         x = constants["low"] + constants["width"] * place
         sums = (x @ constants["members"]).split(1, dim=-1)
         return x, operate(sums, constants["operation"], FUNCTIONS)
