@@ -46,7 +46,7 @@ INLINE void arrive(unsigned *counter) {
 
 INLINE void wait(unsigned *counter, unsigned count) {
   if (threadIdx.x == 0) {
-    long long patience = 1ll << 26;
+    long long patience = 1ll << 24;
     while (latest(counter) < count)
       if (--patience == 0) stop();
     __threadfence();

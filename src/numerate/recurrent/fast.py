@@ -114,12 +114,12 @@ def _unroll(
     cell: Cell, p: Parts, x: Tensor, state: State, sizes: Sequence[int] | None, reverse: bool, plain: Plain
 ) -> tuple[Tensor, State] | None:
     steps = x.shape[0] if sizes is None else len(sizes)
-    loop = _native_loop(cell.with_input_size(1), x.device, x.dtype)
+    loop = _native_loop(_with_one_input(cell), x.device, x.dtype)
     walk = Walk(tuple(sizes) if sizes is not None else (x.shape[1],) * steps, reverse)
     if loop is None or not loop.accepts(walk):
         if x.device.type == "cuda" and sizes is None and cell.has_fused:
             return _fused(cell, p, x, state, reverse, plain)
-        loop = None if loop is None else _native_loop(cell.with_input_size(1), x.device, x.dtype, stepping=True)
+        loop = None if loop is None else _native_loop(_with_one_input(cell), x.device, x.dtype, stepping=True)
     if loop is None:
         return None
     number = torch.promote_types(loop.dtype, torch.float32)
@@ -142,6 +142,12 @@ def _by_columns(p: Parts) -> Parts:
     """The same parameters, the input weight laid out so that its gradient is the faster one of two equal products."""
     weight = p.get("weight_ih")
     return p if weight is None else {**p, "weight_ih": weight.mT.contiguous().mT}
+
+
+@cache
+def _with_one_input(cell: Cell) -> Cell:
+    """The cell that stands for all numbers of inputs."""
+    return cell.with_input_size(1)
 
 
 @cache
