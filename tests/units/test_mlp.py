@@ -34,7 +34,7 @@ def double(*shape, seed=0):
     return torch.randn(*shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed))
 
 
-def test_every_nonlinearity_of_the_catalogue_is_there():
+def test_every_nonlinearity_that_the_papers_compare_is_there():
     assert set(NAMES) == {*MODULES, "crelu"}
 
 
@@ -160,3 +160,9 @@ def test_unknown_activation_names_the_known_ones(unit_class):
 def test_widths_must_be_positive():
     with pytest.raises(ValueError, match=r"^hidden must be a positive whole number, got 0$"):
         MLP(2, 1, hidden=(4, 0))
+
+
+@pytest.mark.parametrize("hidden", [3, None], ids=str)
+def test_hidden_that_is_no_sequence_is_named(hidden):
+    with pytest.raises(ValueError, match=r"^hidden must be a sequence of widths, such as \(8, 8\), got"):
+        MLP(2, 1, hidden=hidden)

@@ -41,6 +41,12 @@ def test_radius_solves_the_equation_of_the_paper(sizes):
     assert nac_weight_variance(nac_radius(*sizes)) == pytest.approx(2 / sum(sizes), rel=1e-9)
 
 
+@pytest.mark.parametrize("floor", [0, -2, 2.5, None])
+def test_a_fan_floor_is_a_positive_whole_number(floor):
+    with pytest.raises(ValueError, match="fan_floor must be a positive whole number, got"):
+        nac_radius(2, 1, fan_floor=floor)
+
+
 def test_without_the_fan_floor_small_units_saturate_further():
     assert nac_radius(2, 1, fan_floor=1) == 10.0
     assert nac_radius(100, 2, fan_floor=1) == nac_radius(100, 2)

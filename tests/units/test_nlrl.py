@@ -86,7 +86,7 @@ def test_eps_is_what_false_is_worth():
     unit = rule((1, 0, 0), (0, 0, 0), False)
     unit.eps = 1e-3
     assert unit(torch.zeros(3)).item() == pytest.approx(1e-3)
-    with pytest.raises(ValueError, match="eps must be positive, got 0"):
+    with pytest.raises(ValueError, match="eps must be a number above 0, got 0"):
         NLRL(2, 1, eps=0)
 
 

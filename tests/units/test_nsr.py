@@ -108,6 +108,35 @@ def test_what_an_output_decides_in_words():
     assert unit.comparisons() == ["never"]
 
 
+@pytest.mark.parametrize("symbol", COMPARISONS)
+def test_an_input_compared_with_itself_is_always_or_never(symbol):
+    unit = NSR(3, 1).compare_(symbol, 1, 1)
+    assert unit.comparisons("abc") == ["always" if MEANING[symbol](1, 1) else "never"]
+    assert unit(torch.randn(5, 3)).round().unique().tolist() == [float(MEANING[symbol](1, 1))]
+
+
+def test_a_path_that_sees_no_difference_counts_as_a_constant():
+    unit = NSR(3, 1, paths=2).compare_("<", 0, 2, sharpness=1.0)
+    with torch.no_grad():
+        unit.second[1, 0] = unit.first[1, 0]
+        unit.zero[1] = 0.5
+    assert unit.comparisons("abc") == ["a < c"]
+    with torch.no_grad():
+        unit.zero[1] = 5.0
+    assert unit.comparisons("abc") == ["always"]
+
+
+@pytest.mark.parametrize(("names", "count"), [("ab", 2), ("a b", 2), (["a"], 1), ("abcd", 4)])
+def test_wrong_number_of_names(names, count):
+    with pytest.raises(ValueError, match=f"names must give 3 input names, got {count}"):
+        NSR(3, 1).comparisons(names)
+
+
+def test_names_of_any_length():
+    unit = NSR(3, 1).compare_("<", 0, 2)
+    assert unit.comparisons("cost fee price") == unit.comparisons(["cost", "fee", "price"]) == ["cost < price"]
+
+
 @pytest.mark.parametrize("symbol", ["<", "≥"])
 def test_learns_an_order_and_extrapolates(symbol):
     generator = torch.Generator().manual_seed(0)

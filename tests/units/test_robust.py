@@ -95,9 +95,9 @@ def test_batch_range_has_no_gradient():
     assert not noise_scale(x).requires_grad
 
 
-@pytest.mark.parametrize("noise_range", [0.5, math.nan])
+@pytest.mark.parametrize("noise_range", [0.5, math.nan, None])
 def test_noise_range_below_one_is_refused(noise_range):
-    with pytest.raises(ValueError, match=r"^noise_range must be at least 1, or 'batch', got"):
+    with pytest.raises(ValueError, match=r"^noise_range must be a number of at least 1 or 'batch', got"):
         StochasticNMU(2, 1, noise_range=noise_range)
     with pytest.raises(ValueError, match=r"^noise_range must be one of 'batch', got 'all'$"):
         StochasticNMU(2, 1, noise_range="all")  # type: ignore[arg-type]

@@ -1,12 +1,16 @@
 """What every unit offers beside its equation: constraint, effective weights, penalty, rounding and formula."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from numerate.units import symbolic
+
+SATURATED = 1000.0
+"""A logit at which a sigmoid is exactly 0 or 1 and a softmax exactly one-hot, in every floating type."""
 
 
 def snap(weight: Tensor, levels: Sequence[float]) -> Tensor:
@@ -25,6 +29,14 @@ def positive(name: str, value: int) -> int:
     """``value`` if it is a positive whole number, else one clear sentence."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+    return value
+
+
+def number(name: str, value: float, low: float, *, above: bool = False, other: str = "") -> float:
+    """``value`` if it is a number not below ``low`` (with ``above``: above it), else one clear sentence."""
+    fits = isinstance(value, Real) and not isinstance(value, bool) and (value > low if above else value >= low)
+    if not fits:
+        raise ValueError(f"{name} must be a number {'above' if above else 'of at least'} {low:g}{other}, got {value!r}")
     return value
 
 

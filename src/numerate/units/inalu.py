@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, one_of, snap, weight_sparsity_error
-from numerate.units.nac import SATURATED, nac_weight, saturated
+from numerate.units.base import Unit, number, one_of, snap, weight_sparsity_error
+from numerate.units.nac import FAR, nac_weight, saturated
 from numerate.units.nmu import nmu
 
 INITIALISATIONS = {"benchmark": (0.88, 0.5, 0.0, 0.2), "schloer": (1.0, -1.0, 0.0, 0.1)}
@@ -96,7 +96,7 @@ class INALU(Unit):
         self.gate_kind = one_of("gate", gate, ("independent", "input"))
         self.init = one_of("init", init, tuple(INITIALISATIONS))
         self.clip = one_of("clip", clip, ("sum", "input"))
-        self.eps, self.limit = eps, limit
+        self.eps, self.limit = number("eps", eps, 0), number("limit", limit, 0, above=True)
         self.w_hat_add = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.m_hat_add = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.w_hat_mul = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
@@ -144,7 +144,7 @@ class INALU(Unit):
         w_mul, m_mul = saturated(weight["weight_mul"])
         snapped = {"w_hat_add": w_add, "m_hat_add": m_add, "w_hat_mul": w_mul, "m_hat_mul": m_mul}
         if self.gate_kind == "independent":
-            snapped["gate"] = SATURATED * (2 * snap(self.gate.sigmoid(), (0.0, 1.0)) - 1)
+            snapped["gate"] = FAR * (2 * snap(self.gate.sigmoid(), (0.0, 1.0)) - 1)
         return snapped
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:

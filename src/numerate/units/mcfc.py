@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from numerate.units import symbolic
 from numerate.units.base import Unit, one_of, snap, weight_sparsity_error
-from numerate.units.nac import SATURATED
+from numerate.units.nac import FAR
 from numerate.units.nmu import nmu
 
 
@@ -52,8 +52,8 @@ def snapped_junction(junction_hat: Tensor, gate_weight: Tensor, gate_bias: Tenso
     strongest = F.one_hot(junction_hat.argmax(-2), junction_hat.shape[-2]).transpose(-1, -2)
     out_gate = torch.sigmoid(gate_weight.squeeze(-1) + gate_bias)
     return {
-        "junction_hat": SATURATED * strongest.to(junction_hat.dtype),
-        "gate_weight": SATURATED * (2 * snap(out_gate, (0.0, 1.0)) - 1).unsqueeze(-1),
+        "junction_hat": FAR * strongest.to(junction_hat.dtype),
+        "gate_weight": FAR * (2 * snap(out_gate, (0.0, 1.0)) - 1).unsqueeze(-1),
         "gate_bias": torch.zeros_like(gate_bias),
     }
 

@@ -136,6 +136,8 @@ class MLP(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
+        if not isinstance(hidden, Sequence):
+            raise ValueError(f"hidden must be a sequence of widths, such as (8, 8), got {hidden!r}")
         self.activation, self.hidden = one_of("activation", activation, NAMES), tuple(hidden)
         factor = 2 if activation == "crelu" else 1
         widths = [in_features, *(factor * positive("hidden", width) for width in hidden)]

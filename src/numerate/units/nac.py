@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, snap
+from numerate.units.base import SATURATED, Unit, number, positive, snap
+from numerate.units.nmu import draw_nmu_
 
-SATURATED = 2000.0  # tanh is exactly ±1 and the sigmoid exactly 0 or 1 here, base φ too, in every floating type
+FAR = 2 * SATURATED  # tanh is exactly ±1 and the sigmoid exactly 0 or 1 here even in base φ, which halves a logit
 
 
 def nac_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ def nac_radius(in_features: int, out_features: int, *, fan_floor: int = 5) -> fl
     Below a fan of 5 the equation of the paper (2020, appendix B.1.2) has no solution, as the variance stays under 1/2:
     the published numbers come from the floor of 5, r = 9.4714; ``fan_floor=1`` takes the nearest r there is, 10.
     """
-    target = 2 / max(in_features + out_features, fan_floor)
+    target = 2 / max(in_features + out_features, positive("fan_floor", fan_floor))
     low, high = 1e-3, 10.0
     if nac_weight_variance(high) <= target:
         return high
@@ -83,10 +84,18 @@ def nac_radius(in_features: int, out_features: int, *, fan_floor: int = 5) -> fl
     return (low + high) / 2
 
 
+def draw_nac_(*weights: Tensor, fan_floor: int, generator: torch.Generator | None = None) -> None:
+    """NAC's initialisation of Ŵ and M̂, U(-r, r), r of :func:`nac_radius`, in place and in this order; each (O, I)."""
+    out_features, in_features = weights[0].shape
+    radius = nac_radius(in_features, out_features, fan_floor=fan_floor)
+    for weight in weights:
+        nn.init.uniform_(weight, -radius, radius, generator=generator)
+
+
 def saturated(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(w_hat, m_hat) at which :func:`nac_weight` is exactly the nearest of -1, 0, 1 to ``weight``."""
     level = snap(weight, (-1.0, 0.0, 1.0))
-    size = torch.full_like(level, SATURATED)
+    size = torch.full_like(level, FAR)
     return torch.where(level < 0, -size, size), torch.where(level == 0, -size, size)
 
 
@@ -111,9 +120,7 @@ class NAC(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = nac_radius(self.in_features, self.out_features, fan_floor=self.fan_floor)
-        nn.init.uniform_(self.w_hat, -radius, radius, generator=generator)
-        nn.init.uniform_(self.m_hat, -radius, radius, generator=generator)
+        draw_nac_(self.w_hat, self.m_hat, fan_floor=self.fan_floor, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nac(self.check_input(x), self.w_hat, self.m_hat)
@@ -154,15 +161,13 @@ class NACMul(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps, self.fan_floor = eps, fan_floor
+        self.eps, self.fan_floor = number("eps", eps, 0), fan_floor
         self.w_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.m_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = nac_radius(self.in_features, self.out_features, fan_floor=self.fan_floor)
-        nn.init.uniform_(self.w_hat, -radius, radius, generator=generator)
-        nn.init.uniform_(self.m_hat, -radius, radius, generator=generator)
+        draw_nac_(self.w_hat, self.m_hat, fan_floor=self.fan_floor, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nac_mul(self.check_input(x), self.w_hat, self.m_hat, eps=self.eps)
@@ -199,7 +204,7 @@ class NACMulSigmoid(Unit):
         self, in_features: int, out_features: int, *, eps: float = 1e-7, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps = number("eps", eps, 0)
         self.w_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -216,7 +221,7 @@ class NACMulSigmoid(Unit):
         return {"eps": torch.tensor(self.eps)}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
-        return {"w_hat": SATURATED * (2 * snap(torch.sigmoid(self.w_hat), (0.0, 1.0)) - 1)}
+        return {"w_hat": FAR * (2 * snap(torch.sigmoid(self.w_hat), (0.0, 1.0)) - 1)}
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         w, eps = weights["weight"], weights["eps"][0]
@@ -241,12 +246,12 @@ class NACMulNMU(Unit):
         self, in_features: int, out_features: int, *, eps: float = 1e-7, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps = number("eps", eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        draw_nmu_(self.weight, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nac_mul_nmu(self.check_input(x), self.weight, eps=self.eps)

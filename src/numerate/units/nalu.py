@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, one_of
-from numerate.units.nac import exp_log, nac_radius, nac_weight, saturated
-from numerate.units.nau import nau
-from numerate.units.nmu import nmu
+from numerate.units.base import Unit, number, one_of
+from numerate.units.nac import draw_nac_, exp_log, nac_weight, saturated
+from numerate.units.nau import draw_nau_, nau
+from numerate.units.nmu import draw_nmu_, nmu
 
 LOG_PHI = log((1 + sqrt(5)) / 2)  # φ^z = exp(z LOG_PHI), φ the golden ratio
 
@@ -88,7 +88,7 @@ class NALU(Unit):
     ) -> None:
         super().__init__(in_features, out_features)
         self.weights = one_of("weights", weights, ("shared", "separate"))
-        self.eps, self.fan_floor = eps, fan_floor
+        self.eps, self.fan_floor = number("eps", eps, 0), fan_floor
         for name in ("w_hat", "m_hat", "w_hat_mul", "m_hat_mul", "gate"):
             absent = weights == "shared" and name.endswith("_mul")
             matrix = torch.empty(out_features, in_features, device=device, dtype=dtype)
@@ -96,10 +96,8 @@ class NALU(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = nac_radius(self.in_features, self.out_features, fan_floor=self.fan_floor)
-        for parameter in (self.w_hat, self.m_hat, self.w_hat_mul, self.m_hat_mul):
-            if parameter is not None:
-                nn.init.uniform_(parameter, -radius, radius, generator=generator)
+        weights = (self.w_hat, self.m_hat, self.w_hat_mul, self.m_hat_mul)
+        draw_nac_(*(w for w in weights if w is not None), fan_floor=self.fan_floor, generator=generator)
         nn.init.xavier_uniform_(self.gate, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -156,16 +154,14 @@ class GNALU(Unit):
     ) -> None:
         super().__init__(in_features, out_features)
         self.gate_base = one_of("gate_base", gate_base, ("golden", "e"))
-        self.eps, self.fan_floor = eps, fan_floor
+        self.eps, self.fan_floor = number("eps", eps, 0), fan_floor
         self.w_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.m_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = nac_radius(self.in_features, self.out_features, fan_floor=self.fan_floor)
-        nn.init.uniform_(self.w_hat, -radius, radius, generator=generator)
-        nn.init.uniform_(self.m_hat, -radius, radius, generator=generator)
+        draw_nac_(self.w_hat, self.m_hat, fan_floor=self.fan_floor, generator=generator)
         nn.init.xavier_uniform_(self.gate, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -220,16 +216,14 @@ class ComplexNALU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps, self.fan_floor = eps, fan_floor
+        self.eps, self.fan_floor = number("eps", eps, 0), fan_floor
         self.w_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.m_hat = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = nac_radius(self.in_features, self.out_features, fan_floor=self.fan_floor)
-        nn.init.uniform_(self.w_hat, -radius, radius, generator=generator)
-        nn.init.uniform_(self.m_hat, -radius, radius, generator=generator)
+        draw_nac_(self.w_hat, self.m_hat, fan_floor=self.fan_floor, generator=generator)
         nn.init.xavier_uniform_(self.gate, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -280,9 +274,8 @@ class GatedNAUNMU(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = min(0.5, sqrt(6 / (self.in_features + self.out_features)))
-        nn.init.uniform_(self.weight_add, -radius, radius, generator=generator)
-        nn.init.uniform_(self.weight_mul, 0.25, 0.75, generator=generator)
+        draw_nau_(self.weight_add, generator)
+        draw_nmu_(self.weight_mul, generator)
         nn.init.xavier_uniform_(self.gate, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -20,6 +20,12 @@ def nau(x: Tensor, weight: Tensor) -> Tensor:
     return F.linear(x, weight.clamp(-1, 1))
 
 
+def draw_nau_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """NAU's initialisation, U(-r, r), r = min(1/2, sqrt(6 / (I + O))), in place; (O, I)."""
+    radius = min(0.5, sqrt(6 / sum(weight.shape)))
+    return nn.init.uniform_(weight, -radius, radius, generator=generator)
+
+
 class NAU(Unit):
     r"""Sums and differences with exact weights {-1, 0, 1}: :math:`z_o = \sum_i \mathrm{clamp}(W_{oi}, -1, 1)\, x_i`.
 
@@ -51,9 +57,11 @@ class NAU(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        glorot = sqrt(6 / (self.in_features + self.out_features))
-        radius = min(0.5, glorot) if self.init == "truncated" else glorot
-        nn.init.uniform_(self.weight, -radius, radius, generator=generator)
+        if self.init == "truncated":
+            draw_nau_(self.weight, generator)
+        else:
+            radius = sqrt(6 / (self.in_features + self.out_features))
+            nn.init.uniform_(self.weight, -radius, radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nau(self.check_input(x), self.weight)

@@ -7,9 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import Unit, one_of, snap
-
-SATURATED = 1000.0  # a sigmoid at +-1000 is exactly 1 or 0 in every floating type
+from numerate.units.base import SATURATED, Unit, number, one_of, snap
+from numerate.units.nmu import draw_nmu_
 
 
 def conjunction(literal: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -87,9 +86,7 @@ class NLRL(Unit):
         self.gate = one_of("gate", gate, ("formula", "words"))
         if form != "full" and gate != "formula":
             raise ValueError(f"gate={gate!r} chooses between AND and OR and needs form='full', got form={form!r}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps!r}")
-        self.eps = eps
+        self.eps = number("eps", eps, 0, above=True)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.negation = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.output = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
@@ -97,7 +94,7 @@ class NLRL(Unit):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         radius = sqrt(6 / (self.in_features + self.out_features))
-        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        draw_nmu_(self.weight, generator)
         nn.init.uniform_(self.negation, -radius, radius, generator=generator)
         nn.init.uniform_(self.output, -radius, radius, generator=generator)
 

@@ -19,6 +19,11 @@ def nmu(x: Tensor, weight: Tensor) -> Tensor:
     return (weight * x.unsqueeze(-2) + (1 - weight)).prod(-1)
 
 
+def draw_nmu_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """NMU's initialisation, U(1/4, 3/4), in place; any shape."""
+    return nn.init.uniform_(weight, 0.25, 0.75, generator=generator)
+
+
 class NMU(Unit):
     r"""Products with exact weights {0, 1}: :math:`z_o = \prod_i (W_{oi} x_i + 1 - W_{oi})`.
 
@@ -50,8 +55,11 @@ class NMU(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = 0.25 if self.init == "narrow" else sqrt(3) / 2
-        nn.init.uniform_(self.weight, 0.5 - radius, 0.5 + radius, generator=generator)
+        if self.init == "narrow":
+            draw_nmu_(self.weight, generator)
+        else:
+            radius = sqrt(3) / 2
+            nn.init.uniform_(self.weight, 0.5 - radius, 0.5 + radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return nmu(self.check_input(x), self.weight if self.clip == "step" else self.weight.clamp(0, 1))

@@ -1,7 +1,7 @@
 """Neural Power Units (Heim et al., 2020), as the Primer (Mistry et al., 2022) ran them, and their successor."""
 
 from collections.abc import Mapping, Sequence
-from math import pi, sqrt
+from math import pi
 from typing import Any
 
 import torch
@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, one_of, weight_sparsity_error
+from numerate.units.base import Unit, number, one_of, weight_sparsity_error
+from numerate.units.nau import draw_nau_
 
 EPS = 2.0**-23
+"""The ε of these units, float32's machine epsilon, as run."""
 
 
 def relevance(x: Tensor, gate: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -90,7 +92,7 @@ class NPU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps, self.clip_gate = eps, one_of("clip_gate", clip_gate, ("forward", "step"))
+        self.eps, self.clip_gate = number("eps", eps, 0), one_of("clip_gate", clip_gate, ("forward", "step"))
         self.bounds = {"gate": (0.0, 1.0)} if clip_gate == "step" else {}
         self.weight_real = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.weight_imag = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
@@ -147,7 +149,7 @@ class RealNPU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps, self.clip_gate = eps, one_of("clip_gate", clip_gate, ("forward", "step"))
+        self.eps, self.clip_gate = number("eps", eps, 0), one_of("clip_gate", clip_gate, ("forward", "step"))
         self.bounds = {"gate": (0.0, 1.0)} if clip_gate == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(in_features, device=device, dtype=dtype))
@@ -191,7 +193,7 @@ class NaiveNPU(Unit):
         self, in_features: int, out_features: int, *, eps: float = EPS, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps = number("eps", eps, 0)
         self.weight_real = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.weight_imag = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
@@ -236,7 +238,7 @@ class NaiveRealNPU(Unit):
         self, in_features: int, out_features: int, *, eps: float = EPS, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps = number("eps", eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -280,14 +282,13 @@ class ModifiedRealNPU(Unit):
         self, in_features: int, out_features: int, *, eps: float = EPS, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(in_features, out_features)
-        self.eps = eps
+        self.eps = number("eps", eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.gate = nn.Parameter(torch.empty(in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = min(0.5, sqrt(6 / (self.in_features + self.out_features)))
-        nn.init.uniform_(self.weight, -radius, radius, generator=generator)
+        draw_nau_(self.weight, generator)
         nn.init.constant_(self.gate, 0.5)
 
     def forward(self, x: Tensor) -> Tensor:

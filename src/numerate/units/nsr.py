@@ -8,9 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import symbolic
-from numerate.units.base import Unit, one_of, positive, snap
-
-SATURATED = 1000.0  # a softmax with one logit 1000 above the others is exactly one-hot in every floating type
+from numerate.units.base import SATURATED, Unit, number, one_of, positive, snap
 
 COMPARISONS: Mapping[str, tuple[float, float, float]] = {
     "<": (-1.0, -0.5, -0.5),
@@ -97,9 +95,7 @@ class NSR(Unit):
     ) -> None:
         super().__init__(in_features, out_features)
         self.paths = positive("paths", paths)
-        if not scale > 0:
-            raise ValueError(f"scale must be positive, got {scale!r}")
-        self.scale, self.pair = float(scale), pair
+        self.scale, self.pair = float(number("scale", scale, 0, above=True)), pair
         for name in ("first", "second"):
             empty = torch.empty(paths, out_features, in_features, device=device, dtype=dtype)
             self.register_parameter(name, nn.Parameter(empty))
@@ -160,14 +156,19 @@ class NSR(Unit):
     def comparisons(self, names: Sequence[str] | None = None) -> list[str]:
         """What each output decides on clear cases, in words: ``x1 < x3``, ``always``, ``never``.
 
-        Every path is taken to compare its two most probable inputs; where the paths compare different pairs there is no
-        single comparison, and ``several`` says so.
+        Every path is taken to compare its two most probable inputs; one that chooses the same input twice sees no
+        difference, so it adds the same whatever the inputs are. Where the paths compare different pairs there is no
+        single comparison, and ``several`` says so. ``names``: one per input, a list, ``"a b c"`` or ``"abc"``.
         """
-        names = [f"x{i + 1}" for i in range(self.in_features)] if names is None else list(names)
+        if isinstance(names, str) and not {" ", ","} & set(names):
+            names = list(names)
+        names = symbolic.input_names(names, self.in_features)
         left, right = self.first.argmax(-1), self.second.argmax(-1)
         sign, zero, bias = torch.where(left < right, self.sign, -self.sign), self.zero, self.bias
-        holds = torch.stack([bias - sign - zero, bias + zero, bias + sign - zero]).sum(1) > 0  # (<, =, >) x outputs
-        used = (torch.stack([sign, zero, bias]) != 0).any(0)
+        equal, apart = bias + zero, left != right
+        cases = [torch.where(apart, bias - sign - zero, equal), equal, torch.where(apart, bias + sign - zero, equal)]
+        holds = torch.stack(cases).sum(1) > 0  # (<, =, >) x outputs
+        used = apart & (torch.stack([sign, zero, bias]) != 0).any(0)
         texts = []
         for o in range(self.out_features):
             symbol = DECISIONS[tuple(holds[:, o].tolist())]

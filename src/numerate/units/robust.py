@@ -1,7 +1,7 @@
 """Units for robust products and for division that came after the Primer (Mistry et al., 2022)."""
 
 from collections.abc import Mapping, Sequence
-from math import pi, sqrt
+from math import pi
 from typing import Any, Literal
 
 import torch
@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, one_of
-from numerate.units.nmu import nmu
-
-EPS = 2.0**-23
+from numerate.units.base import Unit, number, one_of
+from numerate.units.nau import draw_nau_
+from numerate.units.nmu import draw_nmu_, nmu
+from numerate.units.npu import EPS
 
 
 def stochastic_nmu(x: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
@@ -81,14 +81,14 @@ class StochasticNMU(Unit):
         super().__init__(in_features, out_features)
         if isinstance(noise_range, str):
             one_of("noise_range", noise_range, ("batch",))
-        elif not noise_range >= 1:
-            raise ValueError(f"noise_range must be at least 1, or 'batch', got {noise_range!r}")
+        else:
+            number("noise_range", noise_range, 1, other=" or 'batch'")
         self.noise_range = noise_range
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        draw_nmu_(self.weight, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.check_input(x)
@@ -143,14 +143,14 @@ class NMRU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.sign, self.eps, self.eval_eps = sign, eps, eval_eps
+        self.sign, self.eps, self.eval_eps = sign, number("eps", eps, 0), number("eval_eps", eval_eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features, device=device, dtype=dtype))
         gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if gate else None
         self.register_parameter("gate", gates)
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        nn.init.uniform_(self.weight, 0.25, 0.75, generator=generator)
+        draw_nmu_(self.weight, generator)
         if self.gate is not None:
             nn.init.constant_(self.gate, 0.5)
 
@@ -208,8 +208,7 @@ class ReciprocalUnit(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        radius = min(0.5, sqrt(6 / (self.in_features + self.out_features)))
-        nn.init.uniform_(self.weight, -radius, radius, generator=generator)
+        draw_nau_(self.weight, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return reciprocal_unit(self.check_input(x), self.weight, training=self.training)

@@ -114,19 +114,26 @@ def signed_powers(inputs: Sequence[Any], exponents: Sequence[Any], eps: Any) -> 
     return sympy.prod(factors) * sympy.cos(angle)
 
 
-def _names(names: Sequence[str] | None, count: int) -> list[Any]:
-    import sympy
-
+def input_names(names: Sequence[str] | None, count: int) -> list[str]:
+    """``names`` as a list of ``count``, x1, x2, ... if None; a string is split at blanks and commas."""
     if isinstance(names, str):
         names = names.replace(",", " ").split()
     if names is None:
         names = [f"x{i + 1}" for i in range(count)]
     if len(names) != count:
         raise ValueError(f"names must give {count} input names, got {len(names)}")
-    return [sympy.Symbol(str(name), real=True) for name in names]
+    return [str(name) for name in names]
 
 
-def _expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list[Any]:
+def symbol(name: str) -> Any:
+    """The sympy symbol of an input, a real number."""
+    import sympy
+
+    return sympy.Symbol(name, real=True)
+
+
+def expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list[Any]:
+    """What ``module`` computes of sympy expressions: one per output."""
     from numerate.units.base import Unit
 
     if isinstance(module, Unit):
@@ -140,7 +147,7 @@ def _expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list
         return list(module.expressions(inputs, weights))
     if isinstance(module, nn.Sequential):
         for layer in module:
-            inputs = _expressions(layer, inputs, tolerance)
+            inputs = expressions(layer, inputs, tolerance)
         return inputs
     if isinstance(module, nn.Identity):
         return inputs
@@ -173,5 +180,6 @@ def formula(module: nn.Module, names: Sequence[str] | None = None, tolerance: fl
     """
     import sympy
 
-    outputs = _expressions(module, _names(names, _in_features(module)), tolerance)
+    inputs = [symbol(name) for name in input_names(names, _in_features(module))]
+    outputs = expressions(module, inputs, tolerance)
     return outputs[0] if len(outputs) == 1 else sympy.Matrix(outputs)
