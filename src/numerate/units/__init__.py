@@ -33,7 +33,22 @@ from numerate.units.npu import (
     real_npu,
 )
 from numerate.units.nsr import NSR, comparison, nsr
-from numerate.units.penalties import After, Constant, Growth, Ramp, l1, penalty, sparsity_error
+from numerate.units.penalties import (
+    After,
+    Constant,
+    Growth,
+    Ramp,
+    Saturating,
+    l1,
+    out_of_bounds,
+    penalty,
+    r_z_product,
+    r_z_sum,
+    sparsity,
+    sparsity_error,
+    sparsity_nmu,
+    sparsity_squared,
+)
 from numerate.units.robust import NMRU, ReciprocalUnit, StochasticNMU, nmru, reciprocal_unit, stochastic_nmu
 from numerate.units.symbolic import formula
 
@@ -67,6 +82,7 @@ __all__ = [
     "Ramp",
     "RealNPU",
     "ReciprocalUnit",
+    "Saturating",
     "StochasticNMU",
     "Unit",
     "apply_bounds_",
@@ -94,13 +110,19 @@ __all__ = [
     "nmu",
     "npu",
     "nsr",
+    "out_of_bounds",
     "outer_units",
     "parameter_bounds",
     "penalty",
+    "r_z_product",
+    "r_z_sum",
     "real_npu",
     "reciprocal_unit",
     "snap",
     "snapped_parameters",
+    "sparsity",
     "sparsity_error",
+    "sparsity_nmu",
+    "sparsity_squared",
     "stochastic_nmu",
 ]

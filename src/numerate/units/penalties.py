@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import outer_units, weight_sparsity_error
+from numerate.units.base import number, outer_units, positive, weight_sparsity_error
 
 
 def sparsity(weight: Tensor) -> Tensor:
@@ -74,14 +74,41 @@ def sparsity_error(model: nn.Module) -> Tensor:
 
 @dataclass(frozen=True)
 class Ramp:
-    r"""Warm-up :math:`\lambda(t) = \hat\lambda \cdot \operatorname{clip}((t - start)/(end - start), 0, 1)`."""
+    r"""Warm-up :math:`\lambda(t) = \hat\lambda \cdot \operatorname{clip}((t - start)/(end - start), 0, 1)`.
+
+    With ``start == end`` it is a jump: zero before that step, ``scale`` from it on.
+    """
 
     scale: float
     start: int
     end: int
 
+    def __post_init__(self) -> None:
+        if not self.start <= self.end:
+            raise ValueError(f"a Ramp must not end before it starts, got start={self.start!r}, end={self.end!r}")
+
     def __call__(self, step: Tensor) -> Tensor:
+        if self.start == self.end:
+            return self.scale * (step >= self.start).to(step.dtype)
         return self.scale * ((step - self.start) / (self.end - self.start)).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Saturating:
+    r"""Slow start :math:`\lambda(t) = \hat\lambda\,(1 - e^{-rate \cdot t})`.
+
+    In the code of Madsen & Johansen (2020), with a scale of 0.1 and this rate, for the recurrent arithmetic task; no
+    published number used it.
+    """
+
+    scale: float
+    rate: float = 1e-5
+
+    def __post_init__(self) -> None:
+        number("rate", self.rate, 0, above=True)
+
+    def __call__(self, step: Tensor) -> Tensor:
+        return -self.scale * torch.expm1(-self.rate * step)
 
 
 @dataclass(frozen=True)
@@ -92,6 +119,9 @@ class Growth:
     end: float
     every: int = 10_000
     factor: float = 10.0
+
+    def __post_init__(self) -> None:
+        positive("every", self.every)
 
     def __call__(self, step: Tensor) -> Tensor:
         grown = self.start * self.factor ** torch.div(step, self.every, rounding_mode="floor")
