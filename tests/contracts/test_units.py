@@ -1,4 +1,7 @@
-"""What every exported unit promises; a unit added to ``numerate.units`` is checked without a word here."""
+"""What every exported unit promises; a unit added to ``numerate.units`` is checked without a word here.
+
+CalcNet, which takes an expression beside its inputs, is held to the same on two fixed expressions.
+"""
 
 import copy
 import inspect
@@ -17,7 +20,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import numerate.units
-from numerate.units import Unit, apply_bounds_, bound_after_step, parameter_bounds
+from numerate.units import CalcNet, Unit, apply_bounds_, bound_after_step, outer_units, parameter_bounds
 
 # torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
@@ -29,6 +32,47 @@ UNITS: dict[str, type[Unit]] = {
     for name in numerate.units.__all__
     if inspect.isclass(unit := getattr(numerate.units, name)) and issubclass(unit, Unit) and unit is not Unit
 }
+
+
+class Calculator(nn.Module):
+    """CalcNet on expressions of its first three inputs, which between them use every operation; outputs repeat them."""
+
+    expressions = ("a / b * (a + 2)", "(b - c) * a - c / a")
+    bounds: dict[str, tuple[float, float]] = {}
+
+    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.out_features = out_features
+        self.net = CalcNet(device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = [self.net(text, dict(zip("abc", x.unbind(-1)))) for text in self.expressions]
+        return torch.stack([found[o % 2] for o in range(self.out_features)], -1)
+
+    @property
+    def levels(self) -> dict[str, Any]:
+        return {prefix + key: value for prefix, unit in outer_units(self.net) for key, value in unit.levels.items()}
+
+    def coefficients(self) -> dict[str, Tensor]:
+        return {}
+
+    def formula(self, names: str, tolerance: float) -> Any:
+        return sympy.Matrix([self.net.formula(text, tolerance) for text in self.expressions])
+
+    def snap_(self) -> "Calculator":
+        assert self.net.snap_() is self.net
+        return self
+
+    def snapped_parameters(self) -> dict[str, Tensor]:
+        return {f"net.{key}": value for key, value in self.net.snapped_parameters().items()}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("reset_parameters", "effective_weights", "sparsity_error", "penalty"):
+            return getattr(self.net, name)
+        return super().__getattr__(name)
+
+
+MODULES: dict[str, Any] = {**UNITS, "CalcNet": Calculator}
 
 # Options in place of the defaults, to be small.
 SMALL: dict[str, dict[str, Any]] = {"MLP": {"hidden": (3,)}}
@@ -52,10 +96,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def cases(*, variants: bool = True) -> Any:
+def cases(modules: dict[str, Any] = MODULES) -> Any:
     found = []
-    for name in UNITS:
-        for options in [SMALL.get(name, {}), *(VARIANTS.get(name, []) if variants else [])]:
+    for name in modules:
+        for options in [SMALL.get(name, {}), *VARIANTS.get(name, [])]:
             text = ",".join(f"{key}={value}" for key, value in options.items())
             found.append(pytest.param(name, options, id=f"{name}({text})"))
     return pytest.mark.parametrize(("name", "options"), found)
@@ -64,7 +108,7 @@ def cases(*, variants: bool = True) -> Any:
 def make(
     name: str, options: dict[str, Any], *, seed: int = 0, dtype: torch.dtype = torch.float64, sizes: Any = (I, O)
 ) -> Any:
-    unit: Any = UNITS[name](*sizes, **options, dtype=dtype)
+    unit: Any = MODULES[name](*sizes, **options, dtype=dtype)
     unit.reset_parameters(torch.Generator().manual_seed(seed))
     return unit.eval()
 
@@ -107,7 +151,7 @@ def test_the_suite_sees_every_unit():
 
 def test_the_docs_name_every_unit():
     page = (Path(__file__).parents[2] / "docs" / "units.md").read_text()
-    assert [name for name in UNITS if f"`{name}`" not in page] == []
+    assert [name for name in MODULES if f"`{name}`" not in page] == []
 
 
 # --- construction ---------------------------------------------------------------------------------------------------
@@ -137,7 +181,7 @@ def test_reset_is_a_function_of_its_generator(name, options):
     assert any(not torch.equal(value, parameters(other)[key]) for key, value in parameters(one).items())
 
 
-@cases()
+@cases(UNITS)
 def test_repr_builds_the_same_unit(name, options):
     unit = make(name, options)
     text = f"{name}({unit.extra_repr()})"
@@ -173,7 +217,22 @@ def test_unknown_option_is_answered_with_the_known_ones(name, option):
         UNITS[name](I, O, **{option: "nonsense"})
 
 
-@cases()
+NUMBERS = [
+    (name, option)
+    for name, unit in UNITS.items()
+    for option, parameter in inspect.signature(unit).parameters.items()
+    if type(parameter.default) in (int, float)
+]
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+@pytest.mark.parametrize("value", [-1, -3.5, math.nan, None, "1"], ids=str)
+def test_a_number_that_makes_no_sense_is_named(name, option, value):
+    with pytest.raises(ValueError, match=rf"^{option} must be .*, got {value!r}$"):
+        UNITS[name](I, O, **{option: value})
+
+
+@cases(UNITS)
 @pytest.mark.parametrize("shape", [(), (4,), (3, 2)], ids=str)
 def test_wrong_input_is_named(name, options, shape):
     with pytest.raises(ValueError, match=rf"{name} expects 3 features in the last dimension"):
@@ -213,7 +272,7 @@ def test_dtype_is_kept(name, options, dtype, training):
 
 @cases()
 def test_meta_device_gives_shapes_alone(name, options):
-    unit = UNITS[name](I, O, **options, device="meta")
+    unit = MODULES[name](I, O, **options, device="meta")
     y = unit(torch.empty(4, I, device="meta"))
     assert y.is_meta
     assert y.shape == (4, width(options))
@@ -224,7 +283,7 @@ def test_meta_device_gives_shapes_alone(name, options):
 @cases()
 def test_cuda_computes_what_the_cpu_computes(name, options):
     cpu = make(name, options)
-    cuda = UNITS[name](I, O, **options, device="cuda", dtype=torch.float64).eval()
+    cuda = MODULES[name](I, O, **options, device="cuda", dtype=torch.float64).eval()
     assert all(p.is_cuda for p in cuda.parameters())
     cuda.load_state_dict(cpu.state_dict())
     x = safe(5, I)
@@ -570,7 +629,7 @@ def test_inductor_agrees():
 @cases()
 def test_everything_stays_on_the_device_of_the_unit(name, options):
     """On the meta device any tensor made elsewhere shows at once, as it would on a GPU."""
-    unit: Any = UNITS[name](I + 1, O, **options, device="meta")
+    unit: Any = MODULES[name](I + 1, O, **options, device="meta")
     x = torch.empty(5, I + 1, device="meta")
     answers = [unit(x), unit.eval()(x), unit.penalty(), unit.sparsity_error()]
     answers += [*unit.effective_weights().values(), *unit.snapped_parameters().values()]

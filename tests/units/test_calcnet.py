@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import sympy
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -97,6 +98,37 @@ def test_units_can_be_handed_in():
     assert CalcNet({"*": crooked})("3 * 5").item() == 6  # (3 + 1) / 2 * (5 + 1) / 2
     with pytest.raises(ValueError, match=re.escape("units must be given for operators among + - * / ^, got '%'")):
         CalcNet({"%": Power()})
+
+
+@pytest.mark.parametrize("expression", ["a*(b - 2)/4 - c", "a + b*c", "a/(b/c)", "3*a/2", "-a - b"])
+def test_formula_of_exact_units_is_the_expression(expression):
+    names = {letter: sympy.Symbol(letter, real=True) for letter in "abc"}
+    assert sympy.simplify(CalcNet().formula(expression) - sympy.sympify(expression, names)) == 0
+    assert "≈" not in str(CalcNet().formula(expression))
+
+
+def test_formula_shows_what_the_units_have_learnt():
+    net = CalcNet({"*": NMU(2, 1), "^": Power()})
+    with torch.no_grad():
+        net.get_parameter("units.*.weight").copy_(torch.tensor([[1.0, 0.5]]))
+    assert str(net.formula("a * b + 1")) == "a*(b*≈0.5 - ≈0.5 + 1) + 1"
+    assert str(net.snap_().formula("a * b + 1")) == "a + 1"
+    with pytest.raises(TypeError, match="no formula is known for Power"):
+        net.formula("a ^ b")
+    with pytest.raises(ExpressionError, match="expected an operator that has a unit"):
+        CalcNet().formula("a ^ b")
+
+
+def test_what_it_says_of_itself_is_what_its_units_say():
+    net = CalcNet({"^": Power()})
+    assert net.penalty() == net.sparsity_error() == 0
+    net.reset_parameters(torch.Generator().manual_seed(0))
+    units = [net.units[symbol] for symbol in "+-*/"]
+    assert net.penalty() == sum(unit.penalty() for unit in units)
+    assert net.sparsity_error() == max(unit.sparsity_error() for unit in units)
+    assert set(net.effective_weights()) == set(net.state_dict()) == {f"units.{symbol}.weight" for symbol in "+-*/"}
+    assert net.snap_() is net
+    assert net.sparsity_error() == 0
 
 
 def test_exact_units_survive_rounding():

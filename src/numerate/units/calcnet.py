@@ -1,13 +1,15 @@
 """CalcNet (Rana et al., 2019): an expression taken apart by precedence, each operation done by a trained unit."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
 
+from numerate.units import penalties, symbolic
+from numerate.units.base import outer_units, snapped_parameters
 from numerate.units.nau import NAU
 from numerate.units.nmu import NMU
 from numerate.units.robust import ReciprocalUnit
@@ -141,20 +143,83 @@ class CalcNet(nn.Module):
     def forward(self, expression: str, values: Mapping[str, Tensor] | None = None) -> Tensor:
         """The value of ``expression``: a scalar tensor, or the broadcast shape of the ``values`` it names."""
         values = values or {}
-        stack: list[Tensor] = []
+
+        def named(token: Token) -> Tensor:
+            if token.text not in values:
+                known = ", ".join(values) or "none"
+                _fail(expression, token.position, f"a name that has a value ({known})", repr(token.text))
+            return values[token.text]
+
+        def number(token: Token) -> Tensor:
+            return self.like.new_tensor(float(token.text))  # pyright: ignore[reportCallIssue]
+
+        def applied(unit: nn.Module, left: Tensor, right: Tensor) -> Tensor:
+            return unit(torch.stack(torch.broadcast_tensors(left, right), -1)).squeeze(-1)
+
+        return self._evaluated(expression, number, named, applied)
+
+    def formula(self, expression: str, tolerance: float = 0.01) -> Any:
+        """What the units make of ``expression``, in sympy: the expression itself once all of them are exact.
+
+        Weights are rounded and marked as in :meth:`Unit.formula`.
+        """
+        import sympy
+
+        def applied(unit: nn.Module, left: Any, right: Any) -> Any:
+            return symbolic.expressions(unit, [left, right], tolerance)[0]
+
+        return self._evaluated(
+            expression, lambda token: sympy.Rational(token.text), lambda token: symbolic.symbol(token.text), applied
+        )
+
+    def _evaluated(
+        self,
+        expression: str,
+        number: Callable[[Token], Any],
+        named: Callable[[Token], Any],
+        applied: Callable[[nn.Module, Any, Any], Any],
+    ) -> Any:
+        """``expression`` from the inside outwards, with what a number, a name and a unit mean."""
+        stack: list[Any] = []
         for token in postfix(expression):
             if token.kind == "number":
-                stack.append(self.like.new_tensor(float(token.text)))  # pyright: ignore[reportCallIssue]
+                stack.append(number(token))
             elif token.kind == "name":
-                if token.text not in values:
-                    known = ", ".join(values) or "none"
-                    _fail(expression, token.position, f"a name that has a value ({known})", repr(token.text))
-                stack.append(values[token.text])
+                stack.append(named(token))
             else:
                 if token.text not in self.units:
                     known = " ".join(self.units)
                     _fail(expression, token.position, f"an operator that has a unit ({known})", repr(token.text))
                 right, left = stack.pop(), stack.pop()
-                pair = torch.stack(torch.broadcast_tensors(left, right), -1)
-                stack.append(self.units[token.text](pair).squeeze(-1))
+                stack.append(applied(self.units[token.text], left, right))
         return stack.pop()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the parameters of every unit as the unit itself does, also of those that began exact."""
+        for unit in self.units.values():
+            reset: Any = getattr(unit, "reset_parameters", None)
+            if reset is not None:
+                reset(generator)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        """The effective weights of all units; names as in the state dict, ``units.+.weight``."""
+        return {prefix + k: w for prefix, unit in outer_units(self) for k, w in unit.effective_weights().items()}
+
+    def sparsity_error(self) -> Tensor:
+        """The largest of the units."""
+        return penalties.sparsity_error(self)
+
+    def penalty(self) -> Tensor:
+        """The sum of the units' own."""
+        return penalties.penalty(self)
+
+    def snapped_parameters(self) -> dict[str, Tensor]:
+        """Those of all units; names as in the state dict."""
+        return snapped_parameters(self)
+
+    @torch.no_grad()
+    def snap_(self) -> Self:
+        """Round the weights of every unit to its discrete values, in place."""
+        for name, value in self.snapped_parameters().items():
+            self.get_parameter(name).copy_(value)
+        return self
