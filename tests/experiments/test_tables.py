@@ -145,7 +145,7 @@ def test_discover_finds_the_formula(tmp_path):
     assert "NAU → NMU" in shown.page.read_text()
 
 
-def test_every_experiment_of_the_catalogue_so_far_has_a_title_and_an_id_of_its_paper():
+def test_every_experiment_has_a_title_and_an_id_of_its_paper():
     for id_, experiment in experiments().items():
         assert re.fullmatch(r"(primer2022|nau2020|nalu2018)(/[a-z0-9-]+)?|zoo|discover", id_)
         assert experiment.title

@@ -1,4 +1,4 @@
-"""Facts about the gates of Gu et al. (2020): section numbers are those of the fidelity note."""
+"""Facts about the gates of Gu et al. (2020)."""
 
 import math
 
