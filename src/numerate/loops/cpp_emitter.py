@@ -1,7 +1,7 @@
 """Statements of the intermediate form as lines of C++.
 
 Emitted text uses the names and functions of ``prelude.hpp``: ``V`` is a number of each member, ``B`` one of each member
-for four examples, ``M`` and ``BM`` are truth values. In evaluation a lane is an example, and ``B`` four vectors of them.
+for four examples, ``M`` and ``BM`` are truth values. In evaluation a lane is an example, ``B`` four vectors of them.
 """
 
 import math
