@@ -49,9 +49,10 @@ SHARED = 232_448
 
 
 class HostKernel:
-    """Runs a kernel on the host."""
+    """Runs a kernel on the host, with so many bytes of shared memory."""
 
-    def __init__(self, source: str, name: str) -> None:
+    def __init__(self, source: str, name: str, shared: int) -> None:
+        self.shared = shared
         shim = Path(__file__).with_name("blocks_on_host.hpp").read_text()
         found = re.search(rf"KERNEL void {name}\((.*?)\) {{", source, re.DOTALL)
         assert found
@@ -62,7 +63,7 @@ class HostKernel:
 
     def launch(self, blocks: int, *arguments: Tensor | int, together: bool = False) -> None:
         values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
-        self.library.launch(blocks, (ctypes.c_uint64 * len(values))(*values))
+        assert not self.library.launch(blocks, (ctypes.c_uint64 * len(values))(*values), self.shared // 4)
 
 
 class OnHost:
@@ -77,17 +78,19 @@ class OnHost:
 
 class HostTimeLoop(OnHost, CudaTimeLoop):
     def kernel(self, plan: Plan, direction: str, packed: bool) -> Any:
-        return HostKernel(emit(self.program, plan, STORAGE[self.dtype], direction, packed), direction)
+        source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
+        return HostKernel(source, direction, plan.shared(direction == "backward"))
 
 
 class HostRowLoop(CudaRowLoop):
     def kernel(self, direction: str) -> Any:
-        return HostKernel(emit_rows(self.program, STORAGE[self.dtype], direction)[0], direction)
+        source, shared = emit_rows(self.program, STORAGE[self.dtype], direction)
+        return HostKernel(source, direction, shared)
 
 
 class HostNRULoop(OnHost, CudaNRULoop):
     def kernel(self, plan: Any, direction: str, packed: bool) -> Any:
-        return HostKernel(self.source(plan, direction, packed), direction)
+        return HostKernel(self.source(plan, direction, packed), direction, self.shared(plan, direction))
 
 
 @pytest.fixture(autouse=True)
