@@ -4,6 +4,7 @@ import copy
 import inspect
 import io
 import re
+import shutil
 import warnings
 from typing import Any
 
@@ -69,7 +70,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"gate_style": "memory", "blocks": 2},
         *({"gate": gate, "downsize": 2, "timescale": 20} for gate in numerate.recurrent.GATES if gate != "-"),
     ],
-    "UnitRNN": [{"unit": NMU}],
+    "UnitRNN": [{"unit": NMU}, {"unit": NMU, "initial": "learnt"}, {"initial": 0.5}],
 }
 
 
@@ -179,7 +180,7 @@ def test_packed_is_padded_with_masks(name, options):
     output, final = layer(pack_padded_sequence(x, lengths))
     step = Step(layer.cell, dtype=torch.float64)
     step.load_state_dict({key.replace("_l0", ""): value for key, value in layer.state_dict().items()})
-    state, outputs = layer.cell.initial_state(B, x), []
+    state, outputs = layer.cell.initial_state(B, x, layer.parts()), []
     for t, x_t in enumerate(x):
         y, new = step(x_t, state)
         alive = t < lengths
@@ -291,7 +292,6 @@ def test_state_dict_round_trip(name, options):
     two.load_state_dict(torch.load(buffer, weights_only=True))
     equal(two(sequence()), one(sequence()))
     assert list(one.state_dict()) == [key for key, _ in one.named_parameters()]
-    equal(copy.deepcopy(one)(sequence()), one(sequence()))
     equal(copy.deepcopy(one)(sequence()), one(sequence()))
 
 
@@ -431,6 +431,7 @@ def test_compiles_without_a_graph_break():
     sum(output.sum() for output in outputs).backward()
 
 
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch's own compiler needs one for C++")
 def test_compiles_to_native_code():
     every, x = Every(("URLSTM", "GRU", "JANET")), sequence(2, B, I, dtype=torch.float32)
     torch._dynamo.reset()

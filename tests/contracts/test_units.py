@@ -239,6 +239,23 @@ def test_wrong_input_is_named(name, options, shape):
         make(name, options)(torch.ones(shape, dtype=torch.float64))
 
 
+CHOOSING = {"NALU", "ComplexNALU", "GNALU", "GatedNAUNMU", "INALU", "NLRL", "NSR"}  # of a sum and a product, or rules
+
+
+@cases(UNITS)
+def test_the_neutral_element_is_the_formula_without_any_input(name, options):
+    unit = make(name, options)
+    values = {**unit.effective_weights(), **unit.coefficients()}
+    nothing = {
+        key: sympy.zeros(*(value.shape if value.dim() == 2 else (1, value.numel()))) for key, value in values.items()
+    }
+    inputs = sympy.symbols("a b c", positive=True)
+    if name in CHOOSING:
+        assert unit.neutral == 0
+    else:
+        assert {float(y) for y in unit.expressions(inputs, nothing)} == {unit.neutral}
+
+
 # --- forward --------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """The smaller cells against their equations, and every option against its effect."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,7 +24,7 @@ from numerate.recurrent import (
     UnitCell,
     UnitRNN,
 )
-from numerate.units import NAU, NMU, apply_bounds_, parameter_bounds
+from numerate.units import NALU, NAU, NMU, NACMul, RealNPU, apply_bounds_, parameter_bounds
 
 f64 = torch.float64
 
@@ -81,7 +83,7 @@ def test_layer_norm_sits_before_the_nonlinearity():
 @pytest.mark.parametrize("unit", [NAU, NMU, nn.Linear])
 def test_any_unit_is_a_cell_on_input_and_state(unit):
     layer = UnitRNN(3, 2, unit=unit, dtype=f64)
-    x, h, outputs = torch.randn(5, 4, 3, dtype=f64), torch.zeros(4, 2, dtype=f64), []
+    x, h, outputs = torch.randn(5, 4, 3, dtype=f64), torch.full((4, 2), float(unit is NMU), dtype=f64), []
     for x_t in x:
         h = layer.unit_l0(torch.cat((x_t, h), -1))
         outputs.append(h)
@@ -94,6 +96,48 @@ def test_an_addition_unit_sums_a_sequence_of_any_length():
         layer.unit_l0.weight.copy_(torch.tensor([[1.0, 0.0, 1.0]]))
     x = torch.rand(1000, 3, 2)
     torch.testing.assert_close(layer(x)[0][-1, :, 0], x[..., 0].sum(0))
+
+
+@pytest.mark.parametrize(
+    ("unit", "initial", "expected"),
+    [
+        (NMU, None, [2, 6, 24]),
+        (NAU, None, [2, 5, 9]),
+        (NMU, "learnt", [2, 6, 24]),
+        (NAU, "learnt", [2, 5, 9]),
+        (NMU, 0.5, [1, 3, 12]),
+        (NAU, 10, [12, 15, 19]),
+        (NMU, 0.0, [0, 0, 0]),
+        (partial(NACMul, eps=0.0), None, [2, 6, 24]),
+        (RealNPU, None, [2, 6, 24]),
+        (NALU, None, [2, 5, 9]),
+    ],
+)
+def test_a_unit_accumulates_from_its_neutral_element(unit, initial, expected):
+    layer = UnitRNN(1, 1, unit=unit, initial=initial, dtype=f64)
+    with torch.no_grad():
+        for name, value in layer.unit_l0.named_parameters():  # every unit here computes exactly at these
+            value.fill_(1.0 if name in ("weight", "weight_real") or (name == "gate" and unit is RealNPU) else 2000.0)
+        for value in (p for name, p in layer.unit_l0.named_parameters() if name == "weight_imag"):
+            value.zero_()
+    x = torch.tensor([2.0, 3.0, 4.0], dtype=f64).view(3, 1, 1)
+    torch.testing.assert_close(layer(x)[0].flatten(), torch.tensor(expected, dtype=f64), rtol=1e-5, atol=0)
+    output, state = Step(layer.cell, dtype=f64)(x[0])
+    assert output.shape == state[0].shape == (1, 1)
+
+
+def test_a_learnt_start_has_a_gradient_in_every_layer_and_direction():
+    layer = UnitRNN(1, 1, 2, unit=NAU, initial="learnt", bidirectional=True, dtype=f64)
+    with torch.no_grad():
+        for name, value in layer.named_parameters():
+            value.fill_(1.0 if "unit" in name else 0.0)
+    layer(torch.ones(3, 1, 1, dtype=f64))[0][-1].sum().backward()
+    starts = {name: p.grad.item() for name, p in layer.named_parameters() if p.grad is not None and "initial" in name}
+    # the last output ahead sums three pairs, each with both starts below; the last one back is the first it makes
+    assert starts == {"initial_l0": 4.0, "initial_l0_reverse": 4.0, "initial_l1": 1.0, "initial_l1_reverse": 1.0}
+    assert UnitRNN(2, 3, unit=NMU, initial="learnt").initial_l0.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="initial must be one of 'learnt', got 'learned'"):
+        UnitRNN(2, 3, unit=NMU, initial="learned")
 
 
 def test_bounds_of_a_unit_are_found_in_every_layer():

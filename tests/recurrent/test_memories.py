@@ -164,7 +164,7 @@ def test_rmc_step_is_its_equations(name, style):
 
 
 def test_rmc_memory_starts_as_the_identity():
-    (memory,) = RMC(2, 4, slots=6, heads=2).cell.initial_state(3, torch.zeros(()))
+    (memory,) = RMC(2, 4, slots=6, heads=2).cell.initial_state(3, torch.zeros(()), {})
     assert torch.equal(memory[1], torch.eye(6, 4))
     with pytest.raises(ValueError, match="heads=3 must divide the width of a slot, hidden_size=4"):
         RMC(2, 4, heads=3)

@@ -6,7 +6,7 @@ for one step) hands them in by name, as ``p``. One sequence is::
 
     q = cell.prepare(p)                       # once: what depends on the parameters alone
     gx = cell.project(x, p)                   # once: (T, B, I) -> (T, B, columns), one matrix product
-    state = cell.initial_state(batch, like)   # a tuple of tensors (B, *shape), one per entry of cell.state_shapes
+    state = cell.initial_state(batch, like, p)  # a tuple of tensors (B, *shape), one per entry of cell.state_shapes
     for g in gx.unbind(0):
         output, state = cell.step(g, state, q)
 
@@ -121,8 +121,8 @@ class Cell(ABC):
         """The part of the step that sees the input alone, for all time steps at once; (..., I) -> (..., columns)."""
         return x
 
-    def initial_state(self, batch: int, like: Tensor) -> State:
-        """The state before the first step; device and dtype as ``like``."""
+    def initial_state(self, batch: int, like: Tensor, p: Parts) -> State:
+        """The state before the first step; device and dtype as ``like``. A cell may learn it as one of its parts."""
         return tuple(like.new_zeros(batch, *shape) for shape in self.state_shapes)
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:

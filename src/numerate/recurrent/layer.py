@@ -210,7 +210,10 @@ class Recurrent(nn.Module):
     ) -> list[State]:
         """The state before the first step, for each layer and direction."""
         if hx is None:
-            return [self.cell.initial_state(batch, like)] * len(self.part_names)
+            runs = [
+                (layer, bool(reverse)) for layer in range(self.num_layers) for reverse in range(len(self.directions))
+            ]
+            return [self.cells[layer].initial_state(batch, like, self.parts(layer, reverse)) for layer, reverse in runs]
         entries = (hx,) if isinstance(hx, Tensor) else tuple(hx)
         shapes, name = self.cell.state_shapes, type(self).__name__
         if len(entries) != len(shapes):
@@ -294,7 +297,7 @@ class Step(nn.Module):
             output, new = self(x.unsqueeze(0), state)
             return output.squeeze(0), tuple(entry.squeeze(0) for entry in new)
         if state is None:
-            state = cell.initial_state(x.shape[0], x)
+            state = cell.initial_state(x.shape[0], x, p)
         return cell.step(cell.project(x, p), state, cell.prepare(p))
 
     def extra_repr(self) -> str:

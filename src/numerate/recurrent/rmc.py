@@ -84,7 +84,7 @@ class RMCCell(Cell):
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
         return ((self.slots, self.hidden_size),)
 
-    def initial_state(self, batch: int, like: Tensor) -> State:
+    def initial_state(self, batch: int, like: Tensor, p: Parts) -> State:
         rows = torch.eye(self.slots, self.hidden_size, dtype=like.dtype, device=like.device)
         return (rows.expand(batch, -1, -1),)
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from numerate.recurrent.cell import Cell, Parts, State
+from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
+from numerate.units.base import one_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -16,9 +17,17 @@ class UnitCell(Cell):
     """h' = unit([x; h]); state (h,). ``unit`` is a class or callable (in_features, out_features, device=, dtype=).
 
     The unit is a sub-module of its owner (``unit_l0``), so its bounds, penalty and formula are found there.
+    ``initial``: h before the first step; a number, or ``"learnt"``, a parameter ``initial`` (H,), or None, the unit's
+    ``neutral`` element: 1 where it multiplies, as from 0 a product never leaves 0, else 0. There the parameter starts.
     """
 
     unit: Callable[..., nn.Module] = nn.Linear
+    initial: float | Literal["learnt"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.initial, str):
+            one_of("initial", self.initial, ("learnt",))
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -26,10 +35,24 @@ class UnitCell(Cell):
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
         size = self.hidden_size
-        return {"unit": self.unit(self.input_size + size, size, device=device, dtype=dtype)}
+        shapes: dict[str, tuple[int, ...]] = {"initial": (size,)} if self.initial == "learnt" else {}
+        unit = self.unit(self.input_size + size, size, device=device, dtype=dtype)
+        return {"unit": unit, **empty_parameters(shapes, device, dtype)}
 
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
         p["unit"].reset_parameters(*(() if generator is None else (generator,)))
+        if "initial" in p:
+            nn.init.constant_(p["initial"], self.neutral(p))
+
+    def neutral(self, p: Parts) -> float:
+        """What the unit says of itself; 0 for modules that are no units."""
+        return getattr(p["unit"], "neutral", 0.0)
+
+    def initial_state(self, batch: int, like: Tensor, p: Parts) -> State:
+        if isinstance(self.initial, str):
+            return (p["initial"].to(like).expand(batch, -1),)
+        start = self.neutral(p) if self.initial is None else self.initial
+        return (like.new_full((batch, self.hidden_size), start),)
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         h = p["unit"](torch.cat((gx, state[0]), -1))

@@ -59,6 +59,9 @@ class Unit(nn.Module):
     levels: ClassVar[Mapping[str, Sequence[float]]] = {}
     """Weight or coefficient name -> the discrete values at which the unit computes an exact operation."""
 
+    neutral: ClassVar[float] = 0.0
+    """What a unit that has chosen no input gives: 0, the empty sum; 1, the empty product, for those that multiply."""
+
     in_features: int
     out_features: int
 

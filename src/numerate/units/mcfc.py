@@ -126,6 +126,7 @@ class MulMCFC(Unit):
     """
 
     levels = {"junction": (0.0, 1.0), "out_gate": (0.0, 1.0), "bias": (0.0,), "sign_gate": (0.0, 1.0)}
+    neutral = 1.0
     junction_hat: nn.Parameter
     gate_weight: nn.Parameter
     gate_bias: nn.Parameter

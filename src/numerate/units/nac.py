@@ -147,6 +147,7 @@ class NACMul(Unit):
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     w_hat: nn.Parameter
     m_hat: nn.Parameter
 
@@ -198,6 +199,7 @@ class NACMulSigmoid(Unit):
     """
 
     levels = {"weight": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     w_hat: nn.Parameter
 
     def __init__(
@@ -240,6 +242,7 @@ class NACMulNMU(Unit):
 
     bounds = {"weight": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight: nn.Parameter
 
     def __init__(

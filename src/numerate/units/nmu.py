@@ -35,6 +35,7 @@ class NMU(Unit):
 
     bounds = {"weight": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0)}
+    neutral = 1.0
     weight: nn.Parameter
 
     def __init__(

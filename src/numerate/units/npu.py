@@ -77,6 +77,7 @@ class NPU(Unit):
     """
 
     levels = {"weight_real": (-1.0, 0.0, 1.0), "weight_imag": (0.0,), "gate": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight_real: nn.Parameter
     weight_imag: nn.Parameter
     gate: nn.Parameter
@@ -135,6 +136,7 @@ class RealNPU(Unit):
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "gate": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight: nn.Parameter
     gate: nn.Parameter
 
@@ -186,6 +188,7 @@ class NaiveNPU(Unit):
     """
 
     levels = {"weight_real": (-1.0, 0.0, 1.0), "weight_imag": (0.0,), "eps": (0.0,)}
+    neutral = 1.0
     weight_real: nn.Parameter
     weight_imag: nn.Parameter
 
@@ -232,6 +235,7 @@ class NaiveRealNPU(Unit):
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight: nn.Parameter
 
     def __init__(
@@ -275,6 +279,7 @@ class ModifiedRealNPU(Unit):
 
     bounds = {"weight": (-1.0, 1.0), "gate": (0.0, 1.0)}
     levels = {"weight": (-1.0, 0.0, 1.0), "gate": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight: nn.Parameter
     gate: nn.Parameter
 

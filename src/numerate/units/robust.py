@@ -67,6 +67,7 @@ class StochasticNMU(Unit):
 
     bounds = {"weight": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0)}
+    neutral = 1.0
     weight: nn.Parameter
 
     def __init__(
@@ -127,6 +128,7 @@ class NMRU(Unit):
 
     bounds = {"weight": (0.0, 1.0), "gate": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0), "gate": (0.0, 1.0), "eps": (0.0,)}
+    neutral = 1.0
     weight: nn.Parameter
     gate: nn.Parameter | None
 
@@ -200,6 +202,7 @@ class ReciprocalUnit(Unit):
 
     bounds = {"weight": (-1.0, 1.0)}
     levels = {"weight": (-1.0, 0.0, 1.0)}
+    neutral = 1.0
     weight: nn.Parameter
 
     def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
