@@ -61,7 +61,7 @@ def numerate(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Neural arithmetic, logic and long memory: units, and every published experiment on them."""
+    """Neural arithmetic, logic and long memory: units, and the experiments of the arithmetic papers."""
     del version
 
 

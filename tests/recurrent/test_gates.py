@@ -97,7 +97,7 @@ def test_ordered_master_gates_start_with_a_mean_sum_of_five_sixths():
 
 @pytest.mark.parametrize("name", GATES)
 def test_each_gate_is_its_row_of_the_table(name):
-    """Section 2.2, written out again from the maps of one LSTM step."""
+    """Each activation written out again from the maps of one LSTM step."""
     torch.manual_seed(0)
     n, d, c = 3, 8, 2
     layer = LSTM(n, d, gate=name, downsize=c, timescale=30, dtype=torch.float64)
