@@ -150,8 +150,10 @@ def test_the_suite_sees_every_unit():
 
 
 def test_the_docs_name_every_unit():
-    page = (Path(__file__).parents[2] / "docs" / "units.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    page, reference = (docs / "units.md").read_text(), (docs / "api.md").read_text()
     assert [name for name in MODULES if f"`{name}`" not in page] == []
+    assert [name for name in MODULES if f"numerate.units.{name}\n" not in reference] == []
 
 
 # --- construction ---------------------------------------------------------------------------------------------------
