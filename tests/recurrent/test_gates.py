@@ -6,7 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerate.recurrent import GATES, GRU, LSTM, OMLSTM, ONLSTM, RMC, ULSTM, URLSTM, Gate, cumax, refine, timescale
+from numerate.recurrent import (
+    GATES,
+    GRU,
+    LSTM,
+    OMLSTM,
+    ONLSTM,
+    RMC,
+    ULSTM,
+    URLSTM,
+    Gate,
+    Inspection,
+    Recurrent,
+    cumax,
+    refine,
+    timescale,
+)
 
 grid = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
 
@@ -95,6 +110,10 @@ def test_ordered_master_gates_start_with_a_mean_sum_of_five_sixths():
     assert abs(forget.mean() - 5 / 12) < 0.002
 
 
+REFINED, MASTERED = {"f", "r"}, {"master_forget", "master_input"}
+SEEN = {"R": REFINED, "OR": REFINED, "UR": REFINED, "OM": MASTERED, "UM": MASTERED}  # beside the effective pair
+
+
 @pytest.mark.parametrize("name", GATES)
 def test_each_gate_is_its_row_of_the_table(name):
     """Each activation written out again from the maps of one LSTM step."""
@@ -131,6 +150,63 @@ def test_each_gate_is_its_row_of_the_table(name):
     assert torch.equal(output[0], h_new[0])
     seen = layer.inspect(x[None], (h[None], cell[None])).activations[0]
     torch.testing.assert_close((seen["forget"][0], seen["input"][0], seen["output"][0]), (f, i, o.sigmoid()))
+    assert set(seen) - {"forget", "input", "output"} == SEEN.get(name, set())
+
+
+def with_biases(layer: Recurrent, **values: list[float]) -> Inspection:
+    """What one step shows when all maps are these biases alone."""
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.zero_()
+        blocks = layer.cell.named(layer.parts()["bias_ih"])  # pyright: ignore[reportAttributeAccessIssue]
+        for name, value in values.items():
+            blocks[name].copy_(torch.tensor(value))
+    return layer.inspect(torch.zeros(3, 2, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("base", [LSTM, GRU])
+def test_inspection_shows_what_a_refined_gate_is_made_of(base):
+    logit = math.log(0.8 / 0.2)  # f = 0.8, r = 0.2: g = 0.8 + 0.8 * 0.2 * (2 * 0.2 - 1) = 0.704
+    options = {"forget": [logit] * 2, "partner": [-logit] * 2}
+    seen = with_biases(base(1, 2, gate="R", dtype=torch.float64), **options).activations[0]
+    for name, value in {"f": 0.8, "r": 0.2, "forget": 0.704, "input": 0.296}.items():
+        torch.testing.assert_close(seen[name], torch.full((3, 2, 2), value, dtype=torch.float64))
+    ordered = with_biases(base(1, 2, gate="OR", dtype=torch.float64), forget=[0, math.log(3)], partner=[-logit] * 2)
+    assert ordered.activations[0]["f"][0, 0].tolist() == pytest.approx([0.25, 1.0])  # cumulative sum of 1/4, 3/4
+    shifted = base(1, 2, gate="UR", dtype=torch.float64)
+    with_biases(shifted)
+    with torch.no_grad():
+        shifted.parts()["gate_bias"].fill_(logit)
+    seen = shifted.inspect(torch.zeros(1, 1, 1, dtype=torch.float64)).activations[0]
+    assert [seen[name].mean().item() for name in ("f", "r")] == pytest.approx([0.8, 0.2])
+
+
+@pytest.mark.parametrize("base", [LSTM, GRU])
+def test_distances_are_means_over_the_chunks_of_the_master_gates(base):
+    options = {"downsize": 2, "dtype": torch.float64}
+    seen = with_biases(base(1, 8, gate="OM", **options), master_forget=[0] * 4, master_input=[0, 0, 0, math.log(3)])
+    gates = seen.activations[0]
+    assert gates["master_forget"].shape == (3, 2, 4)
+    assert gates["master_forget"][0, 0].tolist() == pytest.approx([1 / 4, 1 / 2, 3 / 4, 1])
+    assert gates["master_input"][0, 0].tolist() == pytest.approx([5 / 6, 2 / 3, 1 / 2, 0])
+    forget, inlet = seen.distances()
+    torch.testing.assert_close(forget, torch.full((3, 2), 3 / 8, dtype=torch.float64))  # mean of 3/4, 1/2, 1/4, 0
+    torch.testing.assert_close(inlet, torch.full((3, 2), 1 / 2, dtype=torch.float64))
+    # the effective pair is made of them, each for its two neighbours: F = f w + (m - w), f = 1/2, w = m n
+    effective = [m - m * n / 2 for m, n in zip([1 / 4, 1 / 2, 3 / 4, 1], [5 / 6, 2 / 3, 1 / 2, 0])]
+    assert gates["forget"][0, 0].tolist() == pytest.approx([v for v in effective for _ in range(2)])
+    flat = with_biases(base(1, 8, gate="UM", **options), master_forget=[math.log(3)] * 4, master_input=[0] * 4)
+    assert [d.mean().item() for d in flat.distances()] == pytest.approx([1 / 4, 1 / 2])
+    with pytest.raises(ValueError, match=r"no master gates; it shows .*'forget'"):
+        base(1, 4).inspect(torch.zeros(2, 1, 1)).distances()
+
+
+def test_slots_of_a_relational_memory_show_their_gates_too():
+    layer = RMC(2, 4, slots=3, heads=2, gate="OM", downsize=2)
+    seen = layer.inspect(torch.randn(5, 6, 2))
+    assert seen.activations[0]["master_forget"].shape == (5, 6, 3, 2)
+    assert seen.distances()[0].shape == (5, 6, 3)
+    assert {"f", "r"} <= RMC(2, 4, heads=2, gate="UR").inspect(torch.randn(1, 1, 2)).activations[0].keys()
 
 
 @pytest.mark.parametrize("name", GATES)

@@ -101,6 +101,12 @@ class GatedCell(ColumnCell):
             columns["forget"], columns.get("partner"), columns.get("master_forget"), columns.get("master_input")
         )
 
+    def observe_gates(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The gates by name from the pre-activations by block; see :meth:`Gate.observe`."""
+        return self.mechanism.observe(
+            columns["forget"], columns.get("partner"), columns.get("master_forget"), columns.get("master_input")
+        )
+
     @property
     def ordinary_gate(self) -> bool:
         """Whether F and I are each the sigmoid of one map, shifted by nothing but a bias."""

@@ -98,7 +98,7 @@ class Gate:
         master_input: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Maps (..., H), those of masters (..., H / downsize) -> effective forget and input gate, (..., H)."""
-        f = cumax(forget) if self.squash == "cumax" else forget.sigmoid()
+        f = self.squashed(forget)
         if self.refined:
             assert partner is not None
             g = refine(f, partner.sigmoid())
@@ -113,12 +113,36 @@ class Gate:
             return f, i
         assert master_forget is not None
         assert master_input is not None
-        if self.master == "cumax":
-            master_f, master_i = self.spread(cumax(master_forget)), self.spread(1 - cumax(master_input))
-        else:
-            master_f, master_i = self.spread(master_forget.sigmoid()), self.spread(master_input.sigmoid())
+        master_f, master_i = map(self.spread, self.masters(master_forget, master_input))
         overlap = master_f * master_i
         return f * overlap + (master_f - overlap), i * overlap + (master_i - overlap)
+
+    def squashed(self, forget: Tensor) -> Tensor:
+        """The forget map in (0, 1), before refinement and masters; any shape."""
+        return cumax(forget) if self.squash == "cumax" else forget.sigmoid()
+
+    def masters(self, forget: Tensor, inlet: Tensor) -> tuple[Tensor, Tensor]:
+        """The pair of master gates from their maps; each (..., H / downsize)."""
+        if self.master == "cumax":
+            return cumax(forget), 1 - cumax(inlet)
+        return forget.sigmoid(), inlet.sigmoid()
+
+    def observe(
+        self,
+        forget: Tensor,
+        partner: Tensor | None = None,
+        master_forget: Tensor | None = None,
+        master_input: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The effective pair by name, and what it is made of: ``f`` and ``r``, or the coarse master gates."""
+        f, i = self(forget, partner, master_forget, master_input)
+        seen = {"forget": f, "input": i}
+        if self.refined and partner is not None:
+            seen |= {"f": self.squashed(forget), "r": partner.sigmoid()}
+        if self.master and master_forget is not None and master_input is not None:
+            f, i = self.masters(master_forget, master_input)
+            seen |= {"master_forget": f, "master_input": i}
+        return seen
 
     def spread(self, coarse: Tensor) -> Tensor:
         """Each entry repeated for its ``downsize`` neighbouring units; (..., n) -> (..., n * downsize)."""

@@ -102,8 +102,7 @@ class GRUCell(GatedCell):
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         columns = self.columns(gx, state, p)
-        f, i = self.open_gates(columns)
-        return {"forget": f, "input": i, "reset": columns["reset"].sigmoid()}
+        return {**self.observe_gates(columns), "reset": columns["reset"].sigmoid()}
 
 
 class GRU(CellLayer):

@@ -32,6 +32,16 @@ class Inspection:
             raise ValueError(f"this cell has no forget gate; it shows {sorted(self.activations[k]) or 'nothing'}")
         return timescale(self.activations[k]["forget"])
 
+    def distances(self, k: int = -1) -> tuple[Tensor, Tensor]:
+        """How high in the order each step forgets and writes, from 0 to 1, each (T, B); ON-LSTM reads trees from them.
+
+        The mean over chunks of 1 - master forget gate, and of the master input gate (Shen et al., 2019).
+        """
+        seen = self.activations[k]
+        if "master_forget" not in seen:
+            raise ValueError(f"this cell has no master gates; it shows {sorted(seen) or 'nothing'}")
+        return (1 - seen["master_forget"]).mean(-1), seen["master_input"].mean(-1)
+
 
 def rate(name: str, value: float) -> float:
     """``value`` if it is a probability below 1, else one clear sentence."""

@@ -50,8 +50,7 @@ class LSTMCell(GatedCell):
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         columns = self.columns(gx, state, p)
-        f, i = self.open_gates(columns)
-        return {"forget": f, "input": i, "output": columns["output"].sigmoid()}
+        return {**self.observe_gates(columns), "output": columns["output"].sigmoid()}
 
 
 class LSTM(CellLayer):

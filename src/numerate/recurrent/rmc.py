@@ -142,11 +142,11 @@ class RMCCell(Cell):
         stacked = [name for name in p if name.endswith(("_qkv", "_attended", "_mlp"))]
         return {**p, **{name: p[name].unbind(0) for name in stacked}}
 
-    def gates(self, gx: Tensor, memory: Tensor, p: Parts) -> tuple[Tensor, Tensor]:
-        """Effective forget and input gate; (B, columns), (B, slots, S) -> (B, slots, S or 1)."""
+    def gate_maps(self, gx: Tensor, memory: Tensor, p: Parts) -> list[Tensor]:
+        """Forget, partner and master maps; (B, columns), (B, slots, S) -> each (B, slots, its width)."""
         columns = gx.unsqueeze(-2) + F.linear(memory.tanh(), p["weight_gate_m"])
         partner, forget, *masters = columns.split(self.gate_blocks, -1)
-        return self.mechanism(forget, partner, *masters)
+        return [forget, partner, *masters]
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         (memory,) = state
@@ -159,7 +159,7 @@ class RMCCell(Cell):
             rows = rows + attend(qkv, self.heads)
             rows = F.layer_norm(rows, (size,), p["gain_attended"][block], p["shift_attended"][block])
             rows = F.layer_norm(rows + self.mlp(rows, p), (size,), p["gain_mlp"][block], p["shift_mlp"][block])
-        f, i = self.gates(gx, memory, p)
+        f, i = self.mechanism(*self.gate_maps(gx, memory, p))
         memory = f * memory + i * rows[..., :-1, :].tanh()
         return memory.flatten(-2), (memory,)
 
@@ -169,8 +169,8 @@ class RMCCell(Cell):
         return rows
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
-        f, i = self.gates(gx[..., self.hidden_size :], state[0], p)
-        return {"forget": f, "input": i, "memory": new[0]}
+        maps = self.gate_maps(gx[..., self.hidden_size :], state[0], p)
+        return {**self.mechanism.observe(*maps), "memory": new[0]}
 
 
 class RMC(CellLayer):
