@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from results_samples import row
 
-from numerate.results import Added, Circumstances, Key, Store, StoreError
+from numerate.results import Added, Circumstances, Store, StoreError
 
 
 @pytest.fixture
@@ -91,27 +91,25 @@ def test_order_of_writing_and_circumstances_do_not_show(tmp_path):
         assert one.digest() == two.digest()
 
 
-def test_points_are_there_until_the_run_is_finished(path):
-    keys = [row(0).key, row(1).key]
+def test_a_file_is_not_exported_into_itself_nor_are_runs_that_are_not_there(path, tmp_path):
     with Store(path) as store:
-        for step in (0, 1000):
-            store.add_points(keys, step, validation=np.array([1.0, np.nan]), test=np.array([np.inf, step]))
-        store.add_points(keys[:1], 1000, validation=np.array([0.5]), test=np.array([2.0]), sparsity=np.array([0.1]))
+        store.add([row()])
+        with pytest.raises(StoreError, match="is the results file itself"):
+            store.export(tmp_path / "." / path.name)
+        with pytest.raises(StoreError, match="has no runs of 'nosuch'; it has primer2022/table11"):
+            store.export(tmp_path / "other.sqlite", "nosuch")
+    assert not (tmp_path / "other.sqlite").exists()
+
+
+def test_a_file_with_the_table_of_earlier_formats_still_serves(path):
     with Store(path) as store:
-        curves = store.points(keys[0])
-        np.testing.assert_array_equal(curves["steps"], [0, 1000])
-        np.testing.assert_array_equal(curves["validation"], [1.0, 0.5])
-        np.testing.assert_array_equal(curves["test"], [np.inf, 2.0])
-        np.testing.assert_array_equal(curves["sparsity"], [np.nan, 0.1])
         store.add([row(0)])
-        np.testing.assert_array_equal(store.points(keys[0])["steps"], [0, 1000, 2000])
-        assert len(store.points(keys[1])["steps"]) == 2
-        assert len(store.points(Key("none", 0))["steps"]) == 0
-
-
-def test_points_need_one_number_per_run(path):
-    with Store(path) as store, pytest.raises(ValueError, match="one number per run"):
-        store.add_points([row().key], 0, validation=np.zeros(2), test=np.zeros(1))
+        store._db.execute("CREATE TABLE points (config_hash TEXT, seed INTEGER, step INTEGER)")
+    with Store(path) as store:
+        assert store.add([row(0), row(1)]) == Added(1, 1)
+    with Store(path, readonly=True) as store:
+        assert [each.seed for each in store.rows()] == [0, 1]
+        assert store.check() == []
 
 
 def test_checkpoints_are_replaced_and_dropped(path):
@@ -286,8 +284,6 @@ from numerate.results import Store
 import numpy as np
 with Store({path!r}) as store:
     for seed in range({start}, 100_000):
-        key = row(seed).key
-        store.add_points([key], 0, validation=np.ones(1), test=np.ones(1))
         with store.transaction():
             store.checkpoint("group-{start}", {{"seed": np.array(seed)}}, {{"seed": seed}})
             store.add([row(seed), row(seed, "NAU")])

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-import numpy as np
-
 from numerate.results import frames
 from numerate.results.arrays import Array, pack, unpack
 from numerate.results.row import Circumstances, Key, Row, canonical, decode_scores, decode_weights
@@ -30,15 +28,11 @@ CREATE TABLE IF NOT EXISTS circumstances (
   config_hash TEXT NOT NULL, seed INTEGER NOT NULL, backend TEXT NOT NULL, versions TEXT NOT NULL,
   hardware TEXT NOT NULL, timing TEXT NOT NULL, created TEXT NOT NULL,
   PRIMARY KEY (config_hash, seed)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS points (
-  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, step INTEGER NOT NULL, validation REAL, test REAL, sparsity REAL,
-  PRIMARY KEY (config_hash, seed, step)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS checkpoints (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, meta TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS runs_by_experiment ON runs (experiment);
 """
 
 COLUMNS = "config_hash, seed, experiment, labels, config, status, stopped_at, reason, curves, scores, weights"
-MEASURES = ("validation", "test", "sparsity")
 
 
 class StoreError(RuntimeError):
@@ -123,7 +117,7 @@ class Store:
     # Finished runs
 
     def add(self, rows: Iterable[Row]) -> Added:
-        """Store finished runs in one transaction and drop their evaluation points, which the rows contain."""
+        """Store finished runs in one transaction."""
         new, same, conflicts = 0, 0, []
         with self.transaction():
             for row in rows:
@@ -136,7 +130,6 @@ class Store:
                     same += 1
                 else:
                     conflicts.append(key)
-                self._db.execute("DELETE FROM points WHERE config_hash = ? AND seed = ?", key)
         return Added(new, same, tuple(conflicts))
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
@@ -186,34 +179,6 @@ class Store:
                 raise StoreError(f"the results file {self.path} is damaged: {verdict}")
         return [row.key for row in self.rows() if self._digest_of(row.key) != row.digest]
 
-    # Evaluation points of unfinished runs
-
-    def add_points(
-        self, keys: Sequence[Key], step: int, *, validation: Array, test: Array, sparsity: Array | None = None
-    ) -> None:
-        """Evaluation of several runs at one step; each array: (len(keys),). A point already there is replaced."""
-        measures = (validation, test, np.full(len(keys), np.nan) if sparsity is None else sparsity)
-        columns = [np.asarray(values, np.float64).tolist() for values in measures]
-        if any(len(column) != len(keys) for column in columns):
-            raise ValueError(f"one number per run: {len(keys)} runs, but {[len(column) for column in columns]} numbers")
-        records = [(*key, int(step), *point) for key, *point in zip(keys, *columns)]
-        with self.transaction():
-            self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)", records)
-
-    def points(self, key: Key) -> dict[str, Array]:
-        """The curves so far of an unfinished run, or those of the finished one: steps, validation, test, sparsity."""
-        with self._explained():
-            found = self._db.execute("SELECT curves FROM runs WHERE config_hash = ? AND seed = ?", key).fetchone()
-            if found:
-                return unpack(found[0])
-            query = (
-                "SELECT step, validation, test, sparsity FROM points WHERE config_hash = ? AND seed = ? ORDER BY step"
-            )
-            records = self._db.execute(query, key).fetchall()
-        values = np.array([record[1:] for record in records], np.float64).reshape(len(records), 3)  # None becomes NaN
-        steps = np.array([record[0] for record in records], np.int64)
-        return {"steps": steps, **{name: values[:, i].copy() for i, name in enumerate(MEASURES)}}
-
     # State of unfinished groups
 
     def checkpoint(self, name: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
@@ -248,6 +213,10 @@ class Store:
 
     def export(self, path: str | Path, experiment: str | None = None) -> Added:
         """Copy finished runs into another results file, new or not, that can be carried as a single file."""
+        if Path(path).resolve() == self.path.resolve():
+            raise StoreError(f"{path} is the results file itself; export to another one")
+        if experiment is not None and experiment not in (there := self.experiments()):
+            raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(there) or 'none at all'}")
         with Store(path) as other:
             added = other.add(self.rows(experiment))
             with other._explained():
