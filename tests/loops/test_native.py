@@ -64,6 +64,16 @@ def test_source_is_compiled_once(tmp_path, monkeypatch):
 
 
 @needs_compiler
+def test_a_cache_folder_that_cannot_be_written_costs_a_notice_and_no_more(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path / "file" / "cache"))
+    for answer in (42, 43):
+        assert native.library(f'extern "C" int answer() {{ return {answer}; }}').answer() == answer
+    (notice,) = caplog.messages
+    assert f"nothing can be kept in the cache folder {tmp_path}" in notice
+
+
+@needs_compiler
 def test_two_processes_may_build_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path))
     code = "from numerate.loops.native import *; print(philox_uniform(torch.arange(2), 1, 0, 1, 1).sum())"

@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import importlib.util
+import logging
 import os
 import shlex
 import shutil
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+
+log = logging.getLogger("numerate")
 
 FLAGS = (
     "-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-lax-vector-conversions",
@@ -71,10 +74,30 @@ def _target(command: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def cache_folder() -> Path:
-    """Where compiled libraries are kept: ``$NUMERATE_CACHE``, else ``numerate`` in the user's cache folder."""
-    if chosen := os.environ.get("NUMERATE_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numerate"
+    """Where compiled libraries are kept: ``$NUMERATE_CACHE``, else ``numerate`` in the user's cache folder.
+
+    If nothing can be written there, a folder for the time of this process.
+    """
+    chosen = os.environ.get("NUMERATE_CACHE")
+    return _usable(Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numerate")))
+
+
+@cache
+def _usable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        text = "nothing can be kept in the cache folder %s (%s): loops are compiled anew; set NUMERATE_CACHE to another"
+        log.warning(text, folder, error.strerror)
+        return Path(_temporary().name)
+
+
+@cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    """Removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="numerate-")
 
 
 def prelude() -> str:
