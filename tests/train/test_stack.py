@@ -1,5 +1,6 @@
 """From configurations to a stack: streams, penalty weights and the restart rule."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Penalty, Restart, Training, stack
+from numerate.train import Adam, Penalty, Restart, Training, stack, train
 from numerate.units import INALU, NAU, NMU, After, Growth, Ramp, l1, penalty
 
 
@@ -33,6 +35,51 @@ def test_building_a_model_leaves_the_global_generator_alone():
     torch.manual_seed(1)
     stack.make_step(training(INALU))
     assert torch.equal(torch.rand(3), expected)
+
+
+class Wide(nn.Linear):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs + 2)
+
+
+class Stuck(nn.Linear):
+    def forward(self, x):
+        raise IndexError("no such column")
+
+
+class Pair(nn.Linear):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (Wide, r"^Wide makes \(2, 3\) of inputs of shape \(2, 2\), but the targets have \(2, 1\)$"),
+        (Pair, r"^Pair makes tuple of inputs of shape \(2, 2\), but the targets have \(2, 1\)$"),
+        (Stuck, r"^Stuck fails on inputs of shape \(2, 2\): no such column$"),
+        (nn.Bilinear, r"^Bilinear cannot make a model of \(inputs, outputs\) = \(2, 1\): .*missing 1 required"),
+        (json.loads, r"^loads cannot make a model of"),
+        (max, r"^max makes int of \(inputs, outputs\), not a torch.nn.Module$"),
+        (nn.Identity, r"^Identity has no parameters to train$"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_on_the_task_is_refused_in_one_sentence(model, sentence, tmp_path):
+    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match=sentence):
+        train([training(model)], store, backend="stacked")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"threads": 0}, "threads must be at least 1, got 0"),
+        ({"backend": "foo"}, "backend must be one of"),
+        ({"device": "tpu"}, "device must be cpu or cuda"),
+    ],
+)
+def test_settings_are_checked_also_where_nothing_is_left_to_train(settings, sentence, tmp_path):
+    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match=sentence):
+        train([], store, **settings)
 
 
 def test_penalty_weights_follow_each_members_own_schedule():

@@ -31,10 +31,18 @@ def kind_of(device: str) -> str:
     return kind
 
 
-def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
-    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
+def check(backend: str, device: str, threads: int | None) -> None:
+    """One clear sentence for what no loop can be made with."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    kind_of(device)
+
+
+def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
+    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
+    check(backend, device, threads)
     kind = kind_of(device)
     if backend in ("auto", "emitted"):
         try:
@@ -72,4 +80,4 @@ def _reasons() -> tuple[type[Exception], ...]:
     return NotLowered, NoCompiler
 
 
-__all__: list[str] = ["BACKENDS", "choose", "evaluator", "kind_of", "notice"]
+__all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "kind_of", "notice"]

@@ -46,6 +46,34 @@ def of_parameters(model: nn.Module, function: Callable[[nn.Module], T]) -> Calla
     return lambda parameters: functional_call(wrapped, {f"model.{k}": v for k, v in parameters.items()}, ())
 
 
+def checked_model(training: Training) -> nn.Module:
+    """The model of seed 0 after a trial with two examples; one sentence if it cannot be trained on the task."""
+    task = training.task
+    name = training.labels.get("unit") or getattr(training.model, "__name__", training.model)
+    try:
+        model = training.build(seed=0)
+    except Exception as error:
+        sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
+        raise ValueError(f"{name} cannot make a model of {sizes}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
+    if not list(model.parameters()):
+        raise ValueError(f"{name} has no parameters to train")
+    uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
+    x, y = task.examples(uniforms, task.constants(0, "train"))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            found = model.eval()(x)
+    except Exception as error:
+        raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {error}") from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != tuple(y.shape):
+        raise ValueError(
+            f"{name} makes {shape} of inputs of shape {tuple(x.shape)}, but the targets have {tuple(y.shape)}"
+        )
+    return model
+
+
 def make_step(training: Training) -> tuple[Step, nn.Module]:
     """The pure step of a configuration, and the model it was made from (a template; its own weights do not matter)."""
     model = training.build(seed=0)

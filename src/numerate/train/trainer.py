@@ -16,7 +16,7 @@ from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Tensors
 from numerate.results import Circumstances, Key, Row, Store
 from numerate.train import stack
-from numerate.train.backends import choose, evaluator, kind_of
+from numerate.train.backends import check, choose, evaluator, kind_of
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import snapped_parameters, sparsity_error
@@ -69,6 +69,7 @@ def train(
     Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
     interruptions. Killed at any moment, a second call continues at the last checkpoint.
     """
+    check(backend, device, threads)
     threads = threads or torch.get_num_threads()
     with one_thread():
         _train(trainings, store, experiment, backend, device, threads, progress, checkpoint_seconds)
@@ -138,7 +139,7 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         forms.setdefault(run.training.form, {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
-        count = sum(p.numel() for p in example.build(0).parameters())
+        count = sum(p.numel() for p in stack.checked_model(example).parameters())
         per_run = 4 * (8 * count + len(example.penalties) * example.evaluate_every)
         size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
         items = list(group.items())
