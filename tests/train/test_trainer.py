@@ -2,6 +2,7 @@
 
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from numerate.loops import native
 from numerate.results import Store
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, train, trainer
@@ -148,38 +150,53 @@ from numerate.results import Store
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training, train
 from numerate.units import NMU, Ramp, penalty
+every = int(sys.argv[3])
+sizes = {"steps": 50 * every, "evaluate_every": every, "evaluation_size": 500}
 work = [
-    Training(NMU, SingleModule("mul", r, PRIMER_RANGES[r]), tuple(range(4)), steps=800, evaluate_every=40,
-             penalties=(Penalty(penalty, Ramp(10.0, 100, 300)),), evaluation_size=500)
+    Training(NMU, SingleModule("mul", r, PRIMER_RANGES[r]), tuple(range(4)),
+             penalties=(Penalty(penalty, Ramp(10.0, 100, 300)),), **sizes)
     for r in ((1.0, 2.0), (-2.0, 2.0))
 ]
 with Store(sys.argv[1]) as store:
-    train(work, store, backend="stacked", checkpoint_seconds=0.05, progress=lambda p: print("tick", flush=True))
-    print(store.digest())
+    print("ready", flush=True)
+    train(work, store, backend=sys.argv[2], checkpoint_seconds=0.05, progress=lambda p: print("tick", flush=True))
 """
 
 
 @pytest.mark.timeout(280)
-def test_killed_at_random_moments_the_finished_table_is_identical(tmp_path):
+@pytest.mark.parametrize(("backend", "every"), [("stacked", "20"), ("emitted", "4000")])
+def test_killed_at_random_moments_the_finished_table_is_identical(tmp_path, monkeypatch, backend, every):
+    """Once before anything is on disk, then after a report of the first state that is, at a moment of chance."""
+    if backend == "emitted" and not native.available():
+        pytest.skip("no C++ compiler on this machine")
     script = tmp_path / "work.py"
     script.write_text(SCRIPT)
+    chance = random.Random(0)
 
     def start(store):
-        return subprocess.Popen([sys.executable, script, tmp_path / store], stdout=subprocess.PIPE, text=True)
+        words = [sys.executable, script, tmp_path / store, backend, every]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
-    whole = start("whole.sqlite").communicate()[0].split()[-1]
-    chance, kills = random.Random(0), 0
-    while True:
+    for line in ("ready", "tick"):
         process = start("killed.sqlite")
-        if kills >= 2:
-            assert process.communicate()[0].split()[-1] == whole
-            return
         assert process.stdout is not None
-        process.stdout.readline()  # something is on disk
-        time.sleep(chance.uniform(0, 1.0))
+        while process.stdout.readline().strip() != line:
+            assert process.poll() is None
+        if line == "tick":
+            time.sleep(chance.uniform(0, 0.3))
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        kills += process.returncode == -signal.SIGKILL
+        assert process.returncode == -signal.SIGKILL
+        with Store(tmp_path / "killed.sqlite", readonly=True) as store:
+            assert len(store.rows()) < 8
+            assert bool(store.checkpoints()) == (line == "tick")
+    digests = []
+    for name in ("killed.sqlite", "whole.sqlite"):
+        monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / name), backend, every])
+        runpy.run_path(str(script))
+        with Store(tmp_path / name) as store:
+            digests.append(store.digest())
+    assert digests[0] == digests[1]
 
 
 def test_importing_the_engine_needs_no_plotting_or_command_line():
