@@ -59,7 +59,7 @@ def test_a_unit_of_ones_own_stands_among_the_others():
     found = comparison([*primer(("mul",), models=("NMU",), spans=[(1.0, 2.0)]), *mine], THEIRS, title="mine")
     assert found.series == ("NMU", "MyUnit")
     assert found.cells[1].verdict.word == "not published"
-    assert "1 have no published number" in found.headline()
+    assert "1 has no published number" in found.headline()
 
 
 def test_without_published_numbers_nothing_is_tested():

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 import rich.console
+from matplotlib.colors import to_hex
 from report_samples import RANGES, primer, run
 
 from numerate import published, report
@@ -156,6 +157,30 @@ def test_a_figure_has_a_column_per_operation_and_a_row_per_measure(found):
     assert len(fig.axes) == 2 * 3
     assert [ax.get_title(loc="left") for ax in fig.axes[:2]] == ["Addition", "Multiplication"]
     assert {handle.get_text() for handle in fig.legends[0].get_texts()} >= {"NMU", "Real NPU", "ours", "published"}
+
+
+def test_the_map_says_by_colour_what_colour_means(found):
+    (legend,) = report.overview(found).legends
+    assert [label.get_text() for label in legend.get_texts()] == ["left ours, right published", "0 to 100 %", "differs"]
+    assert to_hex(legend.get_patches()[0].get_facecolor()) == figures.GRID  # a place, not a value
+
+
+@pytest.mark.parametrize(("count", "broken"), [(2, False), (9, True)])
+def test_ranges_along_a_map_are_broken_where_there_is_no_room(count, broken):
+    found = report.comparison(primer(ops=["mul"], n=1, spans=RANGES[:count]), title="few")
+    labels = [label.get_text() for label in report.overview(found).axes[0].get_xticklabels()]
+    assert len(labels) == count
+    assert all(("\n" in label) is broken for label in labels)
+
+
+def test_a_cell_that_differs_at_a_smaller_size_has_a_reason():
+    rows = [run(seed, "NMU", "mul", (1, 2), solved=False) for seed in range(2)]
+    found = report.comparison(rows, published.cells(paper="primer2022", op="mul"), title="short")
+    assert found.count("differs") == 1
+    assert "No explanation has been recorded." in report.html(found)
+    told = report.html(found, report.Notes(excuse="Size smoke: 1,000 steps in place of 50,000."))
+    assert "Size smoke: 1,000 steps in place of 50,000." in told
+    assert "No explanation" not in told
 
 
 def test_the_same_unit_looks_the_same_everywhere():

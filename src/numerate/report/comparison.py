@@ -173,16 +173,18 @@ class Comparison:
             return _order_headline([order for order in self.orders if order.metric is self.lead])
         tested = [cell for cell in self.cells if cell.verdict.word in ("agrees", "differs")]
         if not tested:
-            return f"{_cells(len(self.cells))}; none can be tested against a published number."
+            return f"{text.counted(len(self.cells), 'cell')}; none can be tested against a published number."
         agree, differ = self.count("agrees"), self.count("differs")
-        sentence = f"{agree} of {_cells(len(tested))} agree with the published success rate, {differ} differ"
+        sentence = (
+            f"{agree} of {text.counted(len(tested), 'cell')} agree with the published success rate, {differ} differ"
+        )
         sentence += "s" if differ == 1 else ""
-        few, without = self.count("too few runs"), self.count("not published")
         rest = [
-            f"{few} have too few runs to tell" if few else "",
-            f"{without} have no published number" if without else "",
+            f"{count} {'has' if count == 1 else 'have'} {what}"
+            for word, what in (("too few runs", "too few runs to tell"), ("not published", "no published number"))
+            if (count := self.count(word))
         ]
-        return "; ".join([sentence, *filter(None, rest)]) + "."
+        return "; ".join([sentence, *rest]) + "."
 
     def test_sentence(self) -> str:
         """The test behind the verdicts."""
@@ -373,10 +375,6 @@ def environment(rows: Iterable[Row]) -> dict[str, str]:
         count += 1
     facts = {"runs": str(count), **{name: ", ".join(sorted(values)) for name, values in told.items()}}
     return facts | ({"training time, all runs": text.duration(seconds)} if seconds else {})
-
-
-def _cells(n: int) -> str:
-    return "1 cell" if n == 1 else f"{n} cells"
 
 
 def _our_counts(cell: Cell) -> tuple[int, int]:

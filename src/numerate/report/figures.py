@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
@@ -32,6 +33,9 @@ COLOURS = (
 MARKERS = "osD^vPX<>ph*"
 KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real NPU")
 """Units that have the same colour and marker in every report."""
+
+MOST_IN_A_LINE = 5
+"""Ranges along a map that fit without a break."""
 
 RATES = LinearSegmentedColormap.from_list("rates", ["#fff6e3", "#f6cf8b", "#8fbf9f", "#2d8a83", "#12546b"])
 
@@ -225,7 +229,10 @@ def plot_map(ax: Axes, comparison: Comparison, panel: str, lines: Sequence[str] 
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_ylim(len(present) - 0.5, -0.5)
-    ax.set_xticks(range(len(xs)), [x_name(x).replace(", ", ",\n") for x in xs], fontsize=7.5)
+    names = [x_name(x) for x in xs]
+    if len(xs) > MOST_IN_A_LINE:
+        names = [name.replace(", ", ",\n") for name in names]
+    ax.set_xticks(range(len(xs)), names, fontsize=7.5)
     ax.set_yticks(range(len(present)), present)
     ax.grid(False)
     ax.spines[:].set_visible(False)
@@ -259,15 +266,25 @@ def overview(comparison: Comparison) -> Figure:
             plot_map(ax, comparison, panel)
         for ax in list(axes.flat)[count:]:
             ax.set_visible(False)
-        unit = ", %" if comparison.lead is SUCCESS else ""
-        keys = [Patch(fc=RATES(0.85), label=f"left: ours{unit}"), Patch(fc=RATES(0.4), label=f"right: published{unit}")]
-        if not comparison.published:
-            keys = [Patch(fc=RATES(0.85), label=comparison.lead.title.lower() + unit)]
-        elif not comparison.orders:
-            keys.append(Patch(fc="none", ec=DIFFERS, lw=1.8, label="differs"))
-        fig.legend(handles=keys, loc="upper right", ncols=3, columnspacing=1.3, handletextpad=0.5, handlelength=1.2)
+        _map_legend(fig, comparison)
         fig.tight_layout(rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))
     return fig
+
+
+def _map_legend(fig: Figure, comparison: Comparison) -> None:
+    """What the two halves of a place are, and that colours mean the value."""
+    shades = tuple(Patch(fc=RATES(i / 4), ec="none") for i in range(5))
+    scale = "0 to 100 %" if comparison.lead is SUCCESS else f"{comparison.lead.title.lower()}, worse to better"
+    keys: list[tuple[Any, str]] = [(shades, scale)]
+    if comparison.published:
+        halves = tuple(Patch(fc=GRID, ec=PAPER, lw=1.8) for _ in range(2))
+        keys.insert(0, (halves, "left ours, right published"))
+        if not comparison.orders:
+            keys.append((Patch(fc="none", ec=DIFFERS, lw=1.8), "differs"))
+    handlers: Any = {tuple: HandlerTuple(ndivide=None, pad=0)}
+    handles, labels = zip(*keys)
+    look = {"columnspacing": 1.3, "handletextpad": 0.5, "handlelength": 2.4}
+    fig.legend(handles, labels, loc="upper right", ncols=3, handler_map=handlers, **look)
 
 
 def svg(fig: Figure, label: str) -> str:
@@ -285,7 +302,9 @@ def svg(fig: Figure, label: str) -> str:
     size = re.compile(r'<svg [^>]*?height="[\d.]+pt"[^>]*>', re.DOTALL)
     view = re.search(r'viewBox="([^"]+)"', source)
     assert view, "matplotlib always writes a viewBox"
-    head = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{label}" viewBox="{view.group(1)}">'
+    widest = f"max-width: {1.8 * float(view.group(1).split()[2]):.0f}px"  # small pictures need not fill the page
+    names = f'xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{label}"'
+    head = f'<svg {names} viewBox="{view.group(1)}" style="{widest}">'
     return size.sub(head, source, count=1).strip()
 
 

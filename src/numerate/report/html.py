@@ -44,7 +44,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Notes:
-    """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date."""
+    """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date.
+
+    ``size``: how the runs are fewer or shorter than the published ones. ``excuse``: said of a cell that differs and has
+    no note of its own.
+    """
 
     subtitle: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -53,6 +57,8 @@ class Notes:
     command: str = ""
     created: str = ""
     claims: Sequence[Claim] = ()
+    size: str = ""
+    excuse: str = ""
     pictures: Sequence[Picture] = ()
     """Beside those that every comparison has."""
 
@@ -178,7 +184,7 @@ def _line(comparison: Comparison, cell: Cell) -> dict[str, Any]:
         groups.append((metric, shown))
     return {
         "series": cell.series,
-        "x": x_name(cell.x),
+        "x": x_name(cell.x).replace(" ", "\u00a0"),
         "panel": comparison.panel_title(cell.panel),
         "counts": None if measured.solved is None else f"{measured.solved}/{measured.n}",
         "snapped": None if measured.snapped is None else f"{measured.snapped}/{measured.n}",
@@ -196,4 +202,6 @@ def _line(comparison: Comparison, cell: Cell) -> dict[str, Any]:
 def _shown(estimate: Estimate | None, metric: Metric) -> tuple[str, str]:
     """Value and interval as text."""
     value, bracket, rest = tables.interval(estimate, metric).partition(" [")
+    if estimate is not None and estimate.value is not None:
+        value = metric.show(estimate.value)  # whole, also where the interval has the power of ten
     return value, f"[{rest}" if bracket else ""

@@ -13,7 +13,7 @@ from numerate.report import text
 from numerate.report.comparison import Cell, Comparison, Metric, x_name
 from numerate.stats import Estimate
 
-MOST_COLUMNS = 9
+MOST_COLUMNS, MOST_IN_A_LINE = 9, 5
 STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow", "not published": "dim"}
 
 
@@ -91,7 +91,8 @@ def terminal_table(comparison: Comparison) -> Group:
                 table.add_row(x_name(x), _pair(cells.get((series[0], x)), comparison))
         else:
             for x in xs:
-                table.add_column(x_name(x).replace(", ", ",\n"), justify="right", header_style="dim", no_wrap=True)
+                name = x_name(x) if len(xs) <= MOST_IN_A_LINE else x_name(x).replace(", ", ",\n")
+                table.add_column(name, justify="right", header_style="dim", no_wrap=True)
             for name in series:
                 table.add_row(name, *(_pair(cells.get((name, x)), comparison) for x in xs))
         parts += [table, Text("")]

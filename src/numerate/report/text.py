@@ -94,6 +94,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
+def counted(n: int, noun: str) -> str:
+    """1 seed, 2 seeds, 1,000 steps"""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def p_value(value: float | None) -> str:
     if value is None:
         return ""
