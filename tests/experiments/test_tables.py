@@ -10,6 +10,7 @@ from torch import nn
 from numerate import published
 from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
+from numerate.experiments.pages import unlike_paper
 from numerate.results import Store
 from numerate.train import train
 
@@ -92,6 +93,40 @@ def test_a_users_class_joins_from_python_as_it_is(tmp_path):
     assert again.page == shown.page
 
 
+@pytest.mark.parametrize("id_", ["primer2022/figure18", "primer2022/figure20", "nau2020/figure3", "primer2022"])
+@pytest.mark.parametrize("size", ["smoke", "quick"])
+def test_a_range_that_an_experiment_does_not_have_is_refused(id_, size):
+    (experiment,) = select([id_])
+    with pytest.raises(ValueError, match=r"range \[5, 6\) is not part of this experiment; allowed are .*\[1, 2\)"):
+        experiment.work(Options(size, ranges=((5.0, 6.0),)))
+    work = experiment.work(Options(size, ranges=((1.0, 2.0), (1.0, 2.0))))
+    keys = [key for training in work if training.labels.get("range") for key in training.run_keys()]
+    assert len(keys) == len(set(keys))
+
+
+def test_options_are_heeded_or_refused():
+    for id_, experiment in experiments().items():
+        plain = experiment.work(Options("quick"))
+        for name, value in (("ranges", ((1.0, 2.0),)), ("units", (Product,))):
+            options = Options("quick", **{name: value})
+            if name not in experiment.takes:
+                with pytest.raises(ValueError, match=f"^{id_} has no choice of {name}; leave --{name} out"):
+                    experiment.work(options)
+            else:
+                changed = [training.description() for training in experiment.work(options)]
+                assert changed != [training.description() for training in plain], id_
+
+
+def test_a_smaller_size_says_how_it_differs(tmp_path):
+    options = Options("smoke", seeds=1, units=("NMU",), ranges=((1.0, 2.0),))
+    page = run_experiment("primer2022/table11", options, tmp_path).page.read_text()
+    assert "<h1>Primer 2022, Table 11 (smoke: 1,000 steps, 1 seed)</h1>" in page
+    assert "<li>Size smoke: 1,000 steps in place of 50,000, 1 seed in place of 25.</li>" in page
+    (experiment,) = select(["primer2022/table11"])
+    assert unlike_paper(experiment, Options("paper")) == {}
+    assert unlike_paper(experiment, Options("quick")) == {"seeds": "10 seeds in place of 25"}
+
+
 def test_figure_3_runs_at_smoke_size(tmp_path):
     shown, rows = run("nau2020/figure3", tmp_path, units=("NMU",))
     assert {row.labels["parameter"] for row in rows} == {"hidden", "range"}
@@ -141,8 +176,9 @@ def test_the_zoo_has_every_arithmetic_unit():
 
 
 def test_discover_finds_the_formula(tmp_path):
-    shown, _ = run("discover", tmp_path)
-    assert "NAU → NMU" in shown.page.read_text()
+    shown = run_experiment("discover", Options("quick", seeds=1), tmp_path)
+    assert "(a + b)*(a + b + c + d)" in shown.page.read_text()
+    assert "seed 0: (a + b)*(a + b + c + d)" in shown.summary
 
 
 def test_every_experiment_has_a_title_and_an_id_of_its_paper():

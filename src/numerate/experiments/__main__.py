@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--export", type=Path)
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
     asked = parser.parse_args()
-    units = tuple(asked.units.split(";")) if asked.units else None
+    units = None if asked.units is None else tuple(filter(None, asked.units.split(";")))
     options, told = Options(asked.size, asked.seeds, units), time.monotonic()
 
     def tell(now: Progress) -> None:
@@ -39,7 +39,7 @@ def main() -> None:
             for experiment in select(asked.ids):
                 start = time.monotonic()
                 train(
-                    experiment.trainings(options),
+                    experiment.work(options),
                     store,
                     experiment=experiment.id,
                     backend=asked.backend,

@@ -81,5 +81,6 @@ EXPERIMENTS = [
         trainings,
         show,
         "Both models learn (a + b)(a + b + c + d) from inputs in [1, 2) and are asked for it far outside.",
+        takes=(),
     )
 ]

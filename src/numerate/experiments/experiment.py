@@ -3,12 +3,13 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from numerate.published import show_range
 from numerate.results import Row
 from numerate.tasks.task import Range
 from numerate.train import Adam, Penalty, Restart, Training
@@ -16,6 +17,7 @@ from numerate.train.specification import Factory
 
 SIZES = ("smoke", "quick", "paper")
 Size = Literal["smoke", "quick", "paper"]
+MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,29 @@ class Options:
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise ValueError(f"size must be one of {', '.join(SIZES)}, got {self.size!r}")
-        if self.seeds is not None and self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
+            raise ValueError(f"seeds must be at least 1 and at most {MOST_SEEDS:,}, got {self.seeds}")
+        for name in ("units", "ranges"):
+            if getattr(self, name) is not None and not getattr(self, name):
+                raise ValueError(f"no {name} are named; leave --{name} out for all")
 
     def seed_range(self, **counts: int) -> tuple[int, ...]:
         """Seeds 0, 1, ...: as many as the user says, else as this size has (``smoke=2, quick=10, paper=25``)."""
         return tuple(range(self.seeds or counts[self.size]))
+
+    def training_ranges(self, known: Collection[Range], smoke: tuple[Range, ...]) -> tuple[Range, ...]:
+        """The user's ranges, which must be ``known``; else ``smoke`` at that size, all at others."""
+        if self.ranges is None:
+            return smoke if self.size == "smoke" else tuple(known)
+        for span in self.ranges:
+            if span not in known:
+                allowed = ", ".join(map(show_range, known))
+                raise ValueError(f"range {show_range(span)} is not part of this experiment; allowed are {allowed}")
+        return tuple(dict.fromkeys(self.ranges))
+
+    def told(self, title: str, difference: str) -> str:
+        """The title, and how a size other than the paper's differs."""
+        return title if self.size == "paper" else f"{title} ({self.size}: {difference})"
 
 
 @dataclass(frozen=True)
@@ -75,13 +94,22 @@ class Experiment:
     """One sentence under the title: what was asked, and how."""
     reasons: tuple[str, ...] = ()
     """Known reasons why numbers may differ from the published ones."""
+    takes: tuple[str, ...] = ("units",)
+    """Which of the options ``units`` and ``ranges`` it heeds; the others are refused."""
+
+    def work(self, options: Options) -> list[Training]:
+        """What to run with these options, none of which is ignored."""
+        for name in ("units", "ranges"):
+            if getattr(options, name) is not None and name not in self.takes:
+                raise ValueError(f"{self.id} has no choice of {name}; leave --{name} out")
+        return self.trainings(options)
 
     def rows_of(self, rows: Sequence[Row], options: Options) -> list[Row]:
         """The rows that belong to these options, labelled as this experiment labels them; some may serve twice."""
         found = {row.key: row for row in rows}
         return [
             replace(found[key], labels=training.labels, experiment=self.id)
-            for training in self.trainings(options)
+            for training in self.work(options)
             for key in training.run_keys()
             if key in found
         ]
@@ -93,12 +121,13 @@ def import_unit(path: str) -> Factory:
     if not module or not name:
         raise ValueError(f"a unit of your own is given as package.module:Name, got {path!r}")
     try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"cannot import {module!r} for the unit {path!r}: {error}") from None
-    except AttributeError:
-        raise ValueError(f"module {module!r} has no {name!r}") from None
-    if not callable(found):
+        imported = importlib.import_module(module)
+    except Exception as error:  # whatever the user's code raises
+        raise ValueError(f"cannot import {module!r} for the unit {path!r}: {error!r}") from error
+    if not hasattr(imported, name):
+        raise ValueError(f"module {module!r} has no {name!r}")
+    found = getattr(imported, name)
+    if not callable(found) or not (hasattr(found, "__qualname__") or isinstance(found, partial)):
         raise ValueError(f"{path!r} is not a class or function that makes a model of (inputs, outputs)")
     return cast(Factory, found)
 

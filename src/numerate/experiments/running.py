@@ -6,6 +6,7 @@ from pathlib import Path
 from numerate.experiments.experiment import Experiment, Options, Shown, select
 from numerate.results import Store
 from numerate.train import Progress, train
+from numerate.train.backends import check
 
 
 def run(
@@ -23,8 +24,10 @@ def run(
     A unit of your own is the class itself: ``run("primer2022/table11", Options(units=("NMU", MyUnit)))``.
     """
     chosen, options = _chosen(experiment), options or Options()
+    work = chosen.work(options)
+    check(backend, device, threads)
     with Store(Path(out) / "results.sqlite") as store:
-        work = chosen.trainings(options)
+        folder = _folder(chosen, out)
         train(
             work,
             store,
@@ -34,25 +37,35 @@ def run(
             threads=threads,
             progress=progress,
         )
-        return _shown(chosen, store, options, Path(out))
+        return _shown(chosen, store, options, folder)
 
 
 def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> Shown:
     """Write the report of an experiment from the runs that are finished, without training."""
     chosen, options = _chosen(experiment), options or Options()
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
-        return _shown(chosen, store, options, Path(out))
+        return _shown(chosen, store, options, _folder(chosen, out))
 
 
 def _chosen(experiment: str | Experiment) -> Experiment:
     return select([experiment])[0] if isinstance(experiment, str) else experiment
 
 
-def _shown(experiment: Experiment, store: Store, options: Options, out: Path) -> Shown:
-    keys = [key for training in experiment.trainings(options) for key in training.run_keys()]
+def _folder(experiment: Experiment, out: str | Path) -> Path:
+    """The folder of the report, made before anything is trained."""
+    folder = Path(out) / experiment.id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make the folder {folder} for the report: {error.strerror}") from None
+    return folder
+
+
+def _shown(experiment: Experiment, store: Store, options: Options, folder: Path) -> Shown:
+    keys = [key for training in experiment.work(options) for key in training.run_keys()]
     rows = experiment.rows_of(store.rows(keys=keys), options) if keys else []
     if keys and not rows:
         raise ValueError(
             f"no finished run of {experiment.id} at size {options.size}; run: numerate run {experiment.id}"
         )
-    return experiment.show(experiment, rows, options, out / experiment.id)
+    return experiment.show(experiment, rows, options, folder)

@@ -90,6 +90,7 @@ def experiment(figure: str) -> Experiment:
             "For − every λ̂ succeeds: the threshold is reached before the penalty grows.",
             *REASONS[1:],
         ),
+        takes=(),
     )
 
 

@@ -102,5 +102,6 @@ EXPERIMENTS = [
             "makes the loss explode (Madsen & Johansen 2020, section 2.3). The paper shows NAC•; NMU is beside it."
         ),
         reasons=("Weights are drawn as they act, without the bounds that training would keep them to.",),
+        takes=(),
     )
 ]

@@ -31,7 +31,7 @@ TITLES = {"hidden": "Hidden size", "range": "Training range"}
 def trainings(options: Options) -> list[Training]:
     shorter, inputs = SHORTER[options.size], INPUTS[options.size]
     seeds = options.seed_range(smoke=2, quick=10, paper=50)
-    ranges = list(RANGES)[:2] if options.size == "smoke" else list(options.ranges or RANGES)
+    ranges = options.training_ranges(RANGES, smoke=tuple(RANGES)[:2])
     places: list[tuple[str, object, int, tuple[float, float]]] = [
         *(("hidden", hidden, hidden, (1.0, 2.0)) for hidden in HIDDEN[options.size]),
         *(("range", span, 2, span) for span in ranges),  # type: ignore[misc]
@@ -76,5 +76,6 @@ EXPERIMENTS = [
             "(Madsen & Johansen 2020, section 4.1)."
         ),
         reasons=("Published points are read off the authors' vector graphics; a point has 26 to 50 runs.", *REASONS),
+        takes=("units", "ranges"),
     )
 ]

@@ -206,5 +206,6 @@ EXPERIMENTS = [
             "Fan-in and fan-out below 5 count as 5 in NAC's radius, as run.",
             "For large layers the variances come from rare examples: Monte Carlo then has large errors of its own.",
         ),
+        takes=(),
     )
 ]

@@ -65,8 +65,7 @@ def trainings(name: str, options: Options) -> list[Training]:
 
 def compare(name: str, rows: Sequence[Row], options: Options) -> Comparison:
     title, distributions, _ = EXPERIMENT[name]
-    if options.size != "paper":
-        title += f" ({options.size}: {STEPS[options.size]:,} steps)"
+    title = options.told(title, f"{STEPS[options.size]:,} steps")
     return comparison(
         rows, title=title, x="inputs", xs=[d.name for d in distributions], panels=list(OPERATIONS),
         order=["NALU", "iNALU"], measure=errors, metrics=ERRORS, x_title="Distribution of the training inputs",

@@ -7,13 +7,14 @@ from numerate.experiments.experiment import Experiment, Options, Recipe, choose_
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.report import SUCCESS, Claim, Comparison, comparison
-from numerate.report.text import percent
+from numerate.report.text import counted, percent
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training
 from numerate.units import NAU, After, Ramp, penalty
 
 STEPS = {"smoke": 1000, "quick": 100_000, "paper": 100_000}
+SEEDS = {"smoke": 2, "quick": 10, "paper": 25}
 NARROW = ((-1.2, -1.1), (1.1, 1.2))
 SMALL = ((-0.2, -0.1), *NARROW, (0.1, 0.2))
 FIGURES = {"18": ("iNALU", "add", 10), "19": ("NAU", "add", 10), "20": ("NAU", "sub", 100)}
@@ -30,11 +31,11 @@ def recipe(unit: str, steps: int) -> Recipe:
 def trainings(figure: str, options: Options) -> list[Training]:
     unit, operation, inputs = FIGURES[figure]
     steps = STEPS[options.size]
-    ranges = options.ranges or (((1.0, 2.0),) if options.size == "smoke" else tuple(PRIMER_RANGES))
+    ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0),))
     return [
         each.training(
             task=SingleModule(operation, span, PRIMER_RANGES[span], inputs=inputs),  # type: ignore[index]
-            seeds=options.seed_range(smoke=2, quick=10, paper=25),
+            seeds=options.seed_range(**SEEDS),
             steps=steps,
             labels={"unit": name, "operation": operation, "range": span},
         )
@@ -45,9 +46,8 @@ def trainings(figure: str, options: Options) -> list[Training]:
 
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
     unit, _, inputs = FIGURES[figure]
-    title = f"Primer 2022, Figure {figure}: {unit} with {inputs} inputs"
-    if options.size == "smoke":
-        title += f" ({options.size}: {STEPS[options.size]:,} steps)"
+    short = f"{STEPS[options.size]:,} steps, {counted(len(options.seed_range(**SEEDS)), 'seed')}"
+    title = options.told(f"Primer 2022, Figure {figure}: {unit} with {inputs} inputs", short)
     return comparison(rows, title=title, xs=list(PRIMER_RANGES))
 
 
@@ -99,6 +99,7 @@ def experiment(figure: str) -> Experiment:
             "NAU near ±[1.1, 1.2): the weights are right to about 1e-4, but Adam at a constant rate and the linear "
             "penalty jitter around zero, above the threshold; the column 'snapped' shows what rounding makes of them.",
         ),
+        takes=("units", "ranges"),
     )
 
 

@@ -100,6 +100,7 @@ EXPERIMENTS = [
         lambda options: [],
         picture_page(draw_shapes),
         "What pulls weights to discrete values, and when (Mistry et al. 2022, section 5.3).",
+        takes=(),
     ),
     Experiment(
         "primer2022/figure11",
@@ -107,5 +108,6 @@ EXPERIMENTS = [
         lambda options: [],
         picture_page(draw_weights, smoother),
         "The weight that two parameters make, and how steeply (Mistry et al. 2022, 5.4; after Rana et al. 2019).",
+        takes=(),
     ),
 ]

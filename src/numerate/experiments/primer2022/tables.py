@@ -7,11 +7,14 @@ from numerate.experiments.experiment import Experiment, Options, choose_recipes
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import RECIPES
 from numerate.report import Comparison, comparison
+from numerate.report.text import counted
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Training
 
 TABLES = {"9": "add", "10": "sub", "11": "mul", "12": "div"}
+STEPS = {"smoke": 1000, "quick": 50_000, "paper": 50_000}
+SEEDS = {"smoke": 2, "quick": 10, "paper": 25}
 NAMES = {"add": "addition", "sub": "subtraction", "mul": "multiplication", "div": "division"}
 ABOUT = (
     "One unit learns one operation on two inputs from one range and is tested on another; a run succeeds if its test "
@@ -26,12 +29,9 @@ REASONS = (
 
 
 def trainings(operations: Sequence[str], options: Options) -> list[Training]:
-    seeds = options.seed_range(smoke=2, quick=10, paper=25)
-    ranges = options.ranges or (((1.0, 2.0), (-2.0, 2.0)) if options.size == "smoke" else tuple(PRIMER_RANGES))
-    if unknown := [r for r in ranges if r not in PRIMER_RANGES]:
-        known = ", ".join(published.show_range(r) for r in PRIMER_RANGES)
-        raise ValueError(f"the Primer has no range {published.show_range(unknown[0])}; it has {known}")
-    steps = 1000 if options.size == "smoke" else 50_000
+    seeds = options.seed_range(**SEEDS)
+    ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0), (-2.0, 2.0)))
+    steps = STEPS[options.size]
     return [
         recipe.training(
             task=SingleModule(operation, span, PRIMER_RANGES[span]),  # type: ignore[index]
@@ -48,7 +48,8 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
 def compare(tables: Sequence[str], rows: Sequence[Row], options: Options) -> Comparison:
     theirs = [cell for table in tables for cell in published.cells(paper="primer2022", table=table)]
     title = f"Primer 2022, Table {tables[0]}" if len(tables) == 1 else "Primer 2022, Tables 9 to 12"
-    return comparison(rows, theirs, title=title, panels=list(NAMES), xs=list(PRIMER_RANGES))
+    short = f"{STEPS[options.size]:,} steps, {counted(len(options.seed_range(**SEEDS)), 'seed')}"
+    return comparison(rows, theirs, title=options.told(title, short), panels=list(NAMES), xs=list(PRIMER_RANGES))
 
 
 def experiment(id: str, title: str, tables: Sequence[str]) -> Experiment:
@@ -60,6 +61,7 @@ def experiment(id: str, title: str, tables: Sequence[str]) -> Experiment:
         show=comparison_page(lambda rows, options: compare(tables, rows, options)),
         about=ABOUT,
         reasons=REASONS,
+        takes=("units", "ranges"),
     )
 
 
