@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,8 +131,13 @@ def test_version_and_help_do_not_load_torch():
 
 
 def test_lists_name_units_tasks_and_experiments(numerate):
-    assert "NMU" in numerate("list", "units").stdout
+    units = numerate("list", "units").stdout
+    names = [line.split()[0] for line in units.splitlines()[1:] if line[0] != " "]
+    assert names == sorted(names, key=str.casefold)
+    assert re.search(r"^RealNPU +real_npu +Products of any powers\. *$", units, re.MULTILINE)
+    assert re.search(r"^NACMul +nac_mul +NAC•, products and quotients of sizes\. *$", units, re.MULTILINE)
     assert "SingleModule" in numerate("list", "tasks").stdout
+    assert "ten_parameter_function" in numerate("list", "tasks").stdout
     assert "primer2022/table11" in numerate("list").stdout
 
 
@@ -142,11 +148,29 @@ def test_lists_name_units_tasks_and_experiments(numerate):
         (["run", "primer2022/table9", "--size", "huge"], "size must be one of smoke, quick, paper, got 'huge'"),
         (["run", "primer2022/table9", "--units", "NMU"], "unit 'NMU' is not part of this experiment"),
         (["run", "primer2022/table9", "--units", "no.such:Unit"], "cannot import 'no.such'"),
-        (["run", "primer2022/table9", "--ranges", "[3,4)"], "the Primer has no range [3, 4)"),
+        (["run", "primer2022/table9", "--units", ""], "no units are named"),
+        (["run", "primer2022/table9", "--units", "json:loads"], "loads cannot make a model of (inputs, outputs)"),
+        (["run", "primer2022/table9", "--units", "os.path:join"], "join cannot make a model of (inputs, outputs)"),
+        (["run", "primer2022/table9", "--units", "torch.nn:Bilinear"], "Bilinear cannot make a model"),
+        (["run", "primer2022/table9", "--units", "torch.nn:Identity"], "Identity has no parameters to train"),
+        (["run", "primer2022/table9", "--units", "json:nosuch"], "module 'json' has no 'nosuch'"),
+        (["run", "primer2022/table9", "--units", "os:environ"], "is not a class or function that makes a model"),
+        (["run", "primer2022/table9", "--ranges", "[3,4)"], "range [3, 4) is not part of this experiment"),
+        (["run", "primer2022/figure18", "--ranges", "[5,6)"], "range [5, 6) is not part of this experiment"),
+        (["run", "nau2020/figure3", "--ranges", "[5,6)"], "range [5, 6) is not part of this experiment"),
+        (["run", "nau2020/table1", "--ranges", "[1,2)"], "nau2020/table1 has no choice of ranges"),
+        (["run", "discover", "--ranges", "[1,2)"], "discover has no choice of ranges"),
+        (["run", "discover", "--units", "NAU"], "discover has no choice of units"),
+        (["run", "nau2020/figure10", "--units", "NAU"], "nau2020/figure10 has no choice of units"),
+        (["run", "nau2020/moments", "--units", "NAU"], "nau2020/moments has no choice of units"),
+        (["run", "zoo", "discover", "--units", "NAU"], "discover has no choice of units"),
+        (["run", "primer2022/table9", "--threads", "0"], "threads must be at least 1, got 0"),
+        (["run", "primer2022/table9", "--threads", "-1"], "threads must be at least 1, got -1"),
+        (["run", "primer2022/table9", "--seeds", "10000000000"], "seeds must be at least 1 and at most 100,000"),
         (["run", "primer2022/table9", "--ranges", "nonsense"], "ranges are given as"),
         (["run", "primer2022/table9", "--device", "tpu"], "device must be cpu or cuda"),
         (["run", "primer2022/table9", "--backend", "magic"], "backend must be one of"),
-        (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1 and at most 100,000, got 0"),
         (["report", "primer2022/table9"], "there is no results file"),
         (["show", "abc"], "there is no results file"),
         (["list", "everything"], "'numerate list' knows units, tasks and experiments"),
@@ -160,6 +184,64 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words, sentence, tmp_path, nu
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+BROKEN = {"broken": "def (", "raising": "raise LookupError('no data')", "missing": "import nosuchmodule"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "sentence"),
+    [
+        ("broken:Unit", "cannot import 'broken' for the unit 'broken:Unit': SyntaxError("),
+        ("raising:Unit", "cannot import 'raising' for the unit 'raising:Unit': LookupError('no data')"),
+        ("missing:Unit", "No module named 'nosuchmodule'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_sentence(unit, sentence, tmp_path, numerate, monkeypatch):
+    for name, text in BROKEN.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = numerate("run", "primer2022/table9", "--units", unit, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_unit_of_another_width_is_not_scored(tmp_path, numerate, monkeypatch):
+    (tmp_path / "wideunit.py").write_text(OWN.replace("ones(outputs)", "ones(outputs + 2)"))
+    monkeypatch.syspath_prepend(tmp_path)
+    done = numerate("run", "primer2022/table9", "--units", "wideunit:Mine", "--size", "smoke", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Mine makes (2, 3) of inputs of shape (2, 2), but the targets have (2, 1)" in done.stderr
+
+
+def test_exporting_onto_itself_or_what_is_not_there_is_refused_at_once(finished, numerate, tmp_path):
+    results = finished[0] / "results"
+    done = numerate("rows", "export", results / "results.sqlite", "--out", results)
+    assert done.returncode == 2
+    assert "is the results file itself; export to another one" in done.stderr
+    done = numerate("rows", "export", tmp_path / "a.sqlite", "--experiment", "nosuch", "--out", results)
+    assert done.returncode == 2
+    assert "has no runs of 'nosuch'; it has primer2022/table11" in done.stderr
+
+
+def test_a_wrong_backend_is_refused_also_when_all_runs_are_stored(finished, numerate):
+    done = numerate("run", "primer2022/table11", *OPTIONS, "--backend", "foo", "--out", "results", cwd=finished[0])
+    assert done.returncode == 2
+    assert "backend must be one of" in done.stderr
+
+
+def test_a_file_in_place_of_the_reports_folder_is_named(tmp_path, numerate):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "primer2022").write_text("")
+    done = numerate("run", "primer2022/table9", "--size", "smoke", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot make the folder results/primer2022/table9 for the report: Not a directory" in done.stderr
+
+
+def test_help_says_what_a_papers_name_runs(numerate):
+    text = " ".join(numerate("run", "--help").stdout.split())
+    assert "primer2022 is its Tables 9 to 12" in text
 
 
 def test_a_file_that_is_no_results_file_is_named(tmp_path, numerate):

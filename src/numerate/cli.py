@@ -1,5 +1,6 @@
 """The command line; everything heavy is imported when a command needs it."""
 
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -22,7 +23,13 @@ SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) 
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
 Units = Annotated[str | None, typer.Option(help="Units, separated by commas; your own as package.module:Name.")]
 Ranges = Annotated[str | None, typer.Option(help="Training ranges, such as '[1,2) [-2,-1)'.")]
-Ids = Annotated[list[str], typer.Argument(help="Experiments (see: numerate list), or a paper for all of its own.")]
+Ids = Annotated[
+    list[str],
+    typer.Argument(
+        help="Experiments (see: numerate list). primer2022 is its Tables 9 to 12; a paper that is not listed itself "
+        "(nau2020, nalu2018) stands for all of its own."
+    ),
+]
 
 
 def main() -> None:
@@ -34,7 +41,7 @@ def main() -> None:
     except (ValueError, RuntimeError, OSError) as error:
         if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
             raise
-        _fail(str(error))
+        _fail(_sentence(error))
     except KeyboardInterrupt:
         typer.echo("stopped; the same command continues where it was", err=True)
         sys.exit(130)
@@ -42,6 +49,13 @@ def main() -> None:
         if hasattr(error, "format_message"):  # wrong options and arguments
             _fail(error.format_message())  # type: ignore[attr-defined]
         raise
+
+
+def _sentence(error: Exception) -> str:
+    """What happened in words, without the system's number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def _fail(sentence: str) -> None:
@@ -82,31 +96,39 @@ def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments"
         import importlib
 
         module = importlib.import_module(f"numerate.{what}")
+        functions = {_squeezed(name): name for name in module.__all__ if inspect.isfunction(getattr(module, name))}
         table.add_column(what[:-1], no_wrap=True)
+        if what == "units":
+            table.add_column("function", no_wrap=True)
         table.add_column("what it is")
-        for name in module.__all__:
+        for name in sorted(module.__all__, key=str.casefold):
             found = getattr(module, name)
-            if isinstance(found, type) and name not in ("Unit", "Task") and _is_listed(found, what):
-                table.add_row(name, _plain((found.__doc__ or "").strip().splitlines()[0]))
+            if name not in ("Unit", "Task") and _is_listed(found, what):
+                function = [functions.get(_squeezed(name), "")] if what == "units" else []
+                table.add_row(name, *function, _plain((found.__doc__ or "").strip().splitlines()[0]))
     else:
         raise ValueError(f"'numerate list' knows units, tasks and experiments, not {what!r}")
     _print(table)
 
 
 def _plain(text: str) -> str:
-    """A docstring's first line without formulas and mark-up."""
-    text = re.sub(r"[:,]? *:math:`[^`]*`", "", text)
+    """A docstring's first line up to its formula, without mark-up."""
+    text = text.partition(":math:")[0]
     return re.sub(r":\w+:`([^`]*)`|``([^`]*)``", lambda m: m[1] or m[2], text).rstrip(" .,:") + "."
 
 
-def _is_listed(found: type, what: str) -> bool:
-    return issubclass(found, _unit_class()) if what == "units" else hasattr(found, "examples")
+def _squeezed(name: str) -> str:
+    """``NACMul`` and its function ``nac_mul`` have the same."""
+    return name.replace("_", "").lower()
 
 
-def _unit_class() -> type:
+def _is_listed(found: Any, what: str) -> bool:
+    """Units are modules; tasks are classes with examples, and functions that make one."""
     from torch import nn
 
-    return nn.Module
+    if what == "units":
+        return isinstance(found, type) and issubclass(found, nn.Module)
+    return hasattr(found, "examples") or inspect.isfunction(found)
 
 
 @app.command()
@@ -125,7 +147,10 @@ def run(
     from numerate import experiments
 
     options = _options(size, seeds, units, ranges)
-    for experiment in experiments.select(ids):
+    chosen = experiments.select(ids)
+    for experiment in chosen:
+        experiment.work(options)  # what is wrong is said before anything is trained
+    for experiment in chosen:
         with _progress(experiment.id) as tell:
             shown = experiments.run(
                 experiment, options, out, backend=backend, device=device, threads=threads, progress=tell
