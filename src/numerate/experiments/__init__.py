@@ -1,4 +1,4 @@
-"""Every table and figure of the papers, one short file each."""
+"""Tables and figures of the papers, one short file each."""
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, experiments, select
 from numerate.experiments.running import report, run

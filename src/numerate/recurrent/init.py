@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from numerate.units import mcfc
+
 WeightInit = Literal["uniform", "truncated_normal", "xavier_uniform", "xavier_normal"]
 
 
@@ -35,7 +37,7 @@ def weight_(
 
 def orthogonal_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """An orthogonal matrix, uniformly drawn: QR of a Gaussian with the signs of R's diagonal; (H, H)."""
-    return nn.init.orthogonal_(weight, generator=generator)
+    return mcfc.orthogonal_(weight, generator)
 
 
 @torch.no_grad()
