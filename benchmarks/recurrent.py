@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 from unittest import mock
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from numerate import recurrent
 from numerate.recurrent import fast
 from numerate.recurrent.fast import use_loop
+from numerate.units import NAU
 
 Run = Callable[[], None]
 
@@ -49,6 +50,7 @@ ON_CUDA = ("OLSTM", "OMLSTM")  # a kernel for each step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
+STEPWISE = ("StatisticalRU", "UnitRNN", "RMC", "DNC", "RMA")  # plain steps everywhere
 
 
 def build(name: str, setting: Setting) -> nn.Module:
@@ -60,9 +62,14 @@ def build(name: str, setting: Setting) -> nn.Module:
         options = {"timescale": setting.steps}
     if name in ("OMLSTM", "UMLSTM", "OMGRU", "UMGRU"):
         options = {"downsize": 8}
-    power = 1 << (setting.hidden.bit_length() - 1)  # rotations need a power of two: the next smaller
-    hidden = power if name in ("EURNN", "GORU") else setting.hidden
-    return getattr(recurrent, name)(setting.inputs, hidden, **options)
+    if name == "UnitRNN":
+        options = {"unit": NAU}
+    return getattr(recurrent, name)(setting.inputs, width(name, setting), **options)
+
+
+def width(name: str, setting: Setting) -> int:
+    """Hidden size of a layer (of a slot, for the RMC); rotations need a power of two, the next smaller."""
+    return 1 << (setting.hidden.bit_length() - 1) if name in ("EURNN", "GORU") else setting.hidden
 
 
 def compact(layer: nn.RNNBase) -> None:
@@ -109,14 +116,15 @@ def cuda_seconds(run: Run) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def compare(runs: Mapping[str, Run], seconds: Callable[[Run], float], rounds: int) -> dict[str, tuple[float, float]]:
-    """Median seconds of each, and median ratio to the first."""
-    first = next(iter(runs))
+def compare(
+    runs: Mapping[str, Run], seconds: Callable[[Run], float], rounds: int, baselines: Mapping[str, str]
+) -> dict[str, tuple[float, float]]:
+    """Median seconds of each, and median ratio to its baseline."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             times[name].append(seconds(run))
-    ratios = {name: [a / b for a, b in zip(found, times[first])] for name, found in times.items()}
+    ratios = {name: [a / b for a, b in zip(found, times[baselines[name]])] for name, found in times.items()}
     return {name: (statistics.median(times[name]), statistics.median(ratios[name])) for name in runs}
 
 
@@ -141,22 +149,28 @@ def measure(setting: Setting, names: Sequence[str], device: str, dtype: torch.dt
     print(f"\n{setting}, {str(dtype).removeprefix('torch.')}, {device}\n")
     print("| layer | ms | ratio to nn.LSTM |\n|---|---|---|")
     runs: dict[str, Run] = {}
+    baselines: dict[str, str] = {}  # nn.LSTM of the same hidden size
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always")
         for name in (*TORCH, *names):
             way = name
             try:
+                size = width(name, setting)
+                baseline = "nn.LSTM" if size == setting.hidden else f"nn.LSTM, hidden {size}"
+                if baseline not in runs:
+                    runs[baseline] = ways("nn.LSTM", replace(setting, hidden=size), x, False)["nn.LSTM"]
+                    baselines[baseline] = baseline
                 for way, run in ways(name, setting, x, plain).items():
                     for _ in range(3 if x.is_cuda else 1):  # compile and warm up
                         run()
-                    runs[way] = run
+                    runs[way], baselines[way] = run, baseline
                     if x.is_cuda:
-                        pair = {"nn.LSTM": runs.get("nn.LSTM", run), way: run}
-                        show(way, *compare(pair, cuda_seconds, setting.rounds)[way])
+                        pair = {baseline: runs[baseline], way: run}
+                        show(way, *compare(pair, cuda_seconds, setting.rounds, baselines)[way])
             except Exception as error:  # whatever it is, the other layers are still to be measured
                 print(f"| {way} | {type(error).__name__}: {(str(error) or '?').splitlines()[0]} | |", flush=True)
         if not x.is_cuda:
-            for way, numbers in compare(runs, cpu_seconds, setting.rounds).items():
+            for way, numbers in compare(runs, cpu_seconds, setting.rounds, baselines).items():
                 show(way, *numbers)
     for text in sorted({str(notice.message).splitlines()[0] for notice in noticed}):
         print(f"\nnoticed: {text}", flush=True)
@@ -178,7 +192,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     more = ON_CUDA if arguments.device == "cuda" else ()
-    names = arguments.only or (*ALWAYS, *(OTHERS if arguments.all else more))
+    names = arguments.only or (*ALWAYS, *((*OTHERS, *STEPWISE) if arguments.all else more))
     settings = CPU if arguments.device == "cpu" else CUDA
     start = time.perf_counter()
     for k, setting in enumerate(settings):
