@@ -31,6 +31,8 @@ from numerate.recurrent.ready import (
     URGRU,
     URLSTM,
 )
+from numerate.recurrent.rma import RMA, RMACell
+from numerate.recurrent.rma_heads import RMAHeads, read_strength_loss
 from numerate.recurrent.rmc import RMC, RMCCell
 from numerate.recurrent.rnn import RNN, RNNCell
 from numerate.recurrent.statistical import StatisticalRU, StatisticalRUCell
@@ -57,6 +59,7 @@ __all__ = [
     "ORLSTM",
     "RGRU",
     "RLSTM",
+    "RMA",
     "RMC",
     "RNN",
     "UGRNN",
@@ -78,6 +81,8 @@ __all__ = [
     "JANETCell",
     "LSTMCell",
     "NRUCell",
+    "RMACell",
+    "RMAHeads",
     "RMCCell",
     "RNNCell",
     "Recurrent",
@@ -91,6 +96,7 @@ __all__ = [
     "cumax",
     "identity_",
     "orthogonal_",
+    "read_strength_loss",
     "refine",
     "timescale",
     "uniform_gate_",

@@ -23,10 +23,15 @@ def product(x: Tensor) -> Tensor:
     return reduce(torch.mul, x.unbind(-2))
 
 
+def cosines(memory: Tensor, keys: Tensor) -> Tensor:
+    """Cosine of each key and slot, 0 at an empty slot; memory (..., N, W), keys (..., K, W) -> (..., K, N)."""
+    norms = (keys.square().sum(-1) + EPS).sqrt().unsqueeze(-1) * (memory.square().sum(-1) + EPS).sqrt().unsqueeze(-2)
+    return (keys @ memory.mT) / norms
+
+
 def content_weights(memory: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:
     """Softmax over slots of strength times cosine; memory (B, N, W), keys (B, K, W), strengths (B, K) -> (B, K, N)."""
-    norms = (keys.square().sum(-1) + EPS).sqrt().unsqueeze(-1) * (memory.square().sum(-1) + EPS).sqrt().unsqueeze(-2)
-    return (strengths.unsqueeze(-1) * (keys @ memory.mT) / norms).softmax(-1)
+    return (strengths.unsqueeze(-1) * cosines(memory, keys)).softmax(-1)
 
 
 def usage(before: Tensor, write: Tensor, free: Tensor, read: Tensor) -> Tensor:
