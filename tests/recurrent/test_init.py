@@ -91,3 +91,8 @@ def test_what_cannot_be_gets_one_clear_sentence():
         chrono_(torch.empty(3), 1.5)
     with pytest.raises(ValueError, match="weight_init must be"):
         LSTM(2, 3, weight_init="zeros")
+
+
+def test_orthogonal_matrices_in_a_short_float():
+    weight = orthogonal_(torch.empty(6, 6, dtype=torch.bfloat16)).double()
+    torch.testing.assert_close(weight @ weight.T, torch.eye(6, dtype=torch.float64), atol=0.02, rtol=0)

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from numerate.units import mcfc
+from numerate.units.mcfc import orthogonal_ as any_orthogonal_
 
 WeightInit = Literal["uniform", "truncated_normal", "xavier_uniform", "xavier_normal"]
 
@@ -37,7 +37,7 @@ def weight_(
 
 def orthogonal_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """An orthogonal matrix, uniformly drawn: QR of a Gaussian with the signs of R's diagonal; (H, H)."""
-    return mcfc.orthogonal_(weight, generator)
+    return any_orthogonal_(weight, generator)
 
 
 @torch.no_grad()
