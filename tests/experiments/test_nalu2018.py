@@ -82,6 +82,18 @@ def test_scores_are_relative_to_the_untrained_reference():
     assert values["extrapolation", "NALU"][best].value == float("inf")  # its best run on short sequences blows up
 
 
+@pytest.mark.parametrize(("tied", "expected"), [(0.05, 200.0), (1e-6, 2.0)])
+def test_runs_that_tie_in_interpolation_count_together(tied, expected):
+    runs = [sample("LSTM", 0, 1.0, 5.0)]
+    runs += [
+        sample("NALU", seed, 10.0 * share, test)
+        for seed, (share, test) in enumerate([(1e-7, 1), (4e-4, 199), (0.5, 3)])
+    ]
+    found = scores.compare(runs, table="9", reference="LSTM", order=[], metrics=scores.RELATIVE, title="t", tied=tied)
+    (cell,) = [cell for cell in found.cells if (cell.panel, cell.series) == ("extrapolation", "NALU")]
+    assert cell.measured.ours[scores.RELATIVE[0].name].value == pytest.approx(expected)
+
+
 def test_a_score_printed_as_0_is_darkest_and_random_lightest():
     assert (scores.shade(0.01), scores.shade(100), scores.shade(1e9)) == (1, 0, 0)
     assert 0 < scores.shade(10) < scores.shade(1) < 1

@@ -14,7 +14,9 @@ from numerate.train import Adam, Training
 REFERENCE = "LSTM"  # its untrained runs are the Random of the tables
 UNITS = ("NAC", "NALU")
 BASELINES = ("LSTM", "GRU", "RNN-tanh", "RNN-ReLU")
-STEPS = {"smoke": 20, "quick": 20_000, "paper": 100_000}
+STEPS = {"smoke": 20, "quick": 30_000, "paper": 100_000}
+CLIP = 1.0  # length to which longer gradients are cut
+TIED = 100 * 1e-6 / 30  # Table 8 prints errors below 1e-6 alike; those of random models are about 30
 ABOUT = (
     "a and b are sums over two sections of ten numbers and over all time steps; a recurrent model with two hidden "
     "units learns one function of them from sequences of 10 steps and is asked for 1000 (Trask et al. 2018, appendix "
@@ -22,21 +24,32 @@ ABOUT = (
 )
 REASONS = (
     "The paper gives no distribution, section length, optimiser, number of steps or number of seeds. Ours: x_t = "
-    "s·u_t, u_t uniform on [0, 1), one scale s per sequence, uniform on [0.1, 1); two sections of 2 among 10 that do "
-    "not overlap, placed anew in every run; Adam at the rates of appendix D, 0.01 and 0.001; fresh batches of 128; "
-    "initial state 0; a linear layer on top of LSTM, GRU and RNN, the same unit on top of NAC and NALU. Relative "
-    "scores and the order of the models are compared, not decimals.",
+    "s·u_t, u_t uniform on [0, 1), one scale s per sequence, uniform on [0.1, 1); two sections of 2 among 10 that "
+    "do not overlap, placed anew in every run; Adam at the rates of appendix D, 0.01 and 0.001, with gradients "
+    "longer than 1 cut to 1; fresh batches of 128; initial state 0; a linear layer on top of LSTM, GRU and RNN, the "
+    "same unit on top of NAC and NALU. Relative scores and the order of the models are compared, not decimals.",
     "The printed errors of Table 8 cannot be squared errors of the functions named: an untrained LSTM has 30.7 and "
     "336 829 for a·b, 28.8 and 336 452 for √a, although a·b is about a² and √a far below a. All printed "
     "extrapolation errors but NAC's and NALU's are near the mean square of a itself. Ours are errors of the functions.",
-    "At quick size bounded cells stay near 100 in extrapolation, as printed, but for a / b, which does not grow with "
-    "the length; NAC carries a, a + b and a − b to length 1000, as printed. RNN-ReLU also carries a and a + b "
-    "(printed: 98.6 and 85.5), for which a ReLU cell with recurrent weights of 1 is exact.",
-    "NALU falls short of print: few runs fit at all, and some of those that do grow without bound past length 10. Ten "
-    "seeds at 30 000 steps were tried once: the best run then carried a + b (0.04) and none of the other six. Whether "
-    "the printed runs were trained longer or chosen among more is not known.",
-    "The rule for the best runs, and 20 000 steps in place of 10 000, were settled after looking at first results: the "
-    "single best run by interpolation error made NAC infinite on a and a + b, although most of its runs are exact.",
+    "At quick size bounded cells stay near 100 in extrapolation (59 to 115), as printed, but for a / b, which does "
+    "not grow with the length; NAC carries a, a + b and a − b to length 1000, as printed. RNN-ReLU also carries a "
+    "and a + b (printed: 98.6 and 85.5), for which a ReLU cell with recurrent weights of 1 is exact.",
+    "NALU fits all seven functions at length 10, as printed, but only some of its best runs go on to 1000 (printed: "
+    "all but a / b); those that do not drift or grow without bound. Which functions are carried is luck at ten "
+    "seeds: with seeds 0 to 9, by which the settings were chosen, a (0.0), a + b (0.0) and √a (0.1), but a − b has "
+    "21 and a · b and a² blow up; with seeds 10 to 19, tried once afterwards on four functions, a (0.01) and a − b "
+    "(0.03), but √a has 4.5 and a + b is infinite. Runs that carry are few: 3, 1, 1 and 0 of 20 (a, a + b, a − b, "
+    "√a) among those fresh ones. Whether the printed runs were trained longer or chosen among more is not known.",
+    "Chosen after looking at NALU's results: cutting gradients, 30,000 steps in place of 10,000 and then 20,000, "
+    "and which runs count as best. With gradients cut NALU fits more often (at 10,000 steps a in 7 of 20 runs in "
+    "place of 2, a − b in 2 in place of 0, √a in 14 in place of 0), but carries nothing to length 1000 before "
+    "20,000 steps. The best run by interpolation error alone can be an accident: by it NAC is infinite on a, where "
+    "14 of its 20 runs are right. So runs that tie at printed precision count together; that of Table 9 (0.05 % of "
+    "random) let in NALU runs that fit and drift, so now it is that of Table 8 (1e-6 of about 30). Tried and "
+    "dropped, at 10,000 steps: cutting at 0.1 and ε = 0.01 in NALU's logarithm, which carried no more; NAC as the "
+    "cell and NALU on top, which did (a in 3 of 20 runs, a + b, a − b and √a in 1), but is not the model named.",
+    "That all models learn to interpolate does not hold in print either, by the measure used here: NAC has 1.2 to 2.3 "
+    "on a · b, a / b, a² and √a.",
     "The training loss (T in Table 8) is not shown: every batch is fresh, so it is the interpolation error.",
     "Past 100 times the length of training, ReLU, NAC and NALU cells may grow without bound; what is no longer a "
     "number counts as infinite.",
@@ -48,7 +61,7 @@ def trainings(options: Options) -> list[Training]:
     steps, smoke = STEPS[options.size], options.size == "smoke"
     lengths = (2, 20) if smoke else (10, 1000)
     return [
-        replace(recipe, optimiser=Adam(rate)).training(
+        replace(recipe, optimiser=Adam(rate, clip="norm", limit=CLIP)).training(
             task=RecurrentArithmetic(operation, length=lengths[0], test_length=lengths[1]),
             seeds=options.seed_range(smoke=2, quick=10, paper=50),
             steps=steps,
@@ -98,6 +111,7 @@ def experiment(table: str, title: str, metrics: Sequence[Metric]) -> Experiment:
                 order=list(RECURRENT),
                 metrics=metrics,
                 title=f"NALU 2018, Table {table}",
+                tied=TIED,
             ),
             claims,
         ),

@@ -48,7 +48,7 @@ def relative(what: str, name: str = "") -> Metric:
 
 MEANING = {
     "best runs": "Chosen by interpolation error among all seeds and rates, as in the paper's appendix D (here it does "
-    "not say): the best run, or the median of those whose interpolation score would be printed as 0.0.",
+    "not say): the best run, or the median of those that tie with it at the precision of the printed errors.",
     "all runs": "The median over all seeds and rates, with the interval between two order statistics.",
 }
 RAW = raw("best runs", "_best"), raw("all runs")
@@ -83,14 +83,17 @@ def baselines(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
     return {place: float(np.median(errors)) for place, errors in found.items()}
 
 
-def measure(random: Mapping[tuple[str, str], float]) -> Callable[[Sequence[Row]], Measured]:
-    """Best and median runs of a group, raw and relative to the errors of ``random`` models."""
+def measure(random: Mapping[tuple[str, str], float], tied: float) -> Callable[[Sequence[Row]], Measured]:
+    """Best and median runs of a group, raw and relative to the errors of ``random`` models.
+
+    Runs with an interpolation score of at most ``tied`` are all best ones.
+    """
 
     def measured(rows: Sequence[Row]) -> Measured:
         split, function = rows[0].labels["split"], rows[0].labels["function"]
         errors = np.array([error(row) for row in rows])
         near = np.nan_to_num([row.scores["best_validation"] for row in rows], nan=math.inf)
-        best = errors[near <= max(near.min(), PRINTED / 100 * random["interpolation", function])]
+        best = errors[near <= max(near.min(), tied / 100 * random["interpolation", function])]
         best = errors if rows[0].labels["unit"] == RANDOM else best
         found: dict[str, Estimate] = {}
         for scale, metrics in ((1.0, RAW), (100 / random[split, function], RELATIVE)):
@@ -101,7 +104,14 @@ def measure(random: Mapping[tuple[str, str], float]) -> Callable[[Sequence[Row]]
 
 
 def compare(
-    rows: Iterable[Row], *, table: str, reference: str, order: Sequence[str], metrics: Sequence[Metric], title: str
+    rows: Iterable[Row],
+    *,
+    table: str,
+    reference: str,
+    order: Sequence[str],
+    metrics: Sequence[Metric],
+    title: str,
+    tied: float = PRINTED,
 ) -> Comparison:
     """Sets as panels, functions across; the order of the models is what is compared."""
     everything = list(spread(rows, reference))
@@ -115,7 +125,7 @@ def compare(
         panels=list(SPLITS),
         order=[RANDOM, *order],
         xs=list(FUNCTIONS.values()),
-        measure=measure(baselines(everything)),
+        measure=measure(baselines(everything), tied),
         metrics=metrics,
         match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
         x_title="Function",

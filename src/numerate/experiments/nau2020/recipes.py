@@ -45,7 +45,7 @@ def early(shorter: int, scale: float = 0.01) -> tuple[Penalty, ...]:
     """NAU's schedule: from step 5,000 to 50,000, wherever the run has as many.
 
     It is not shortened with the run: what λ̂ and Adam's rate leave is a jitter of the weights near 1e-4, and the
-    threshold of − allows 1e-5. NAU passes it before step 5,000 or not at all.
+    threshold of − allows 1e-5. NAU passes it before the penalty has grown, or not at all.
     """
     return sparse(scale, 5_000, 50_000, max(1, shorter // 100))
 

@@ -28,9 +28,9 @@ SHORT_SUMS = (
     "Quick + and − keep the 100 inputs. Among 10, − is another task: Linear solved it in 10 of 10 runs (published: "
     "7 %), and NAU in 1 of 10 (published: 100 %) when its penalty was shortened with the run, to set in at step 500. "
     "All ten had found the right weights (rounded, they err by 1e-13), but under the penalty NAU's weights keep a "
-    "jitter near 1e-4, and the threshold of − allows 1e-5: it is passed before the penalty sets in, at step 5,000 as "
-    "published (9 of 10 among 10 inputs, 10 of 10 without penalty), or not at all. The published median of the step "
-    "at which NAU solves − is 5,000, too.",
+    "jitter near 1e-4, and the threshold of − allows 1e-5: it is passed before the penalty has grown, or not at all. "
+    "From step 5,000 on, as published, 9 of 10 runs among 10 inputs passed it, and 10 of 10 without penalty; the "
+    "published median of the step at which NAU solves − is 5,000, too.",
     "200,000 steps are too few for NAC+ on + (published median of solved-at: 250,000) and for NALU (1.5 million); the "
     "sizes of quick + and − were chosen after these results.",
 )
