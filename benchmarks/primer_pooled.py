@@ -40,7 +40,8 @@ def main() -> None:
     for unit in dict.fromkeys(line["series"] for line in lines):
         own = [line for line in lines if line["series"] == unit]
         ours, theirs = (sum(counts(line)[i] for line in own) / sum(counts(line)[i + 1] for line in own) for i in (0, 2))
-        lower, higher = (sum(s * (counts(x)[0] - counts(x)[2]) > 0 for x in own) for s in (-1, 1))
+        gaps = [a / n - b / m for a, n, b, m in map(counts, own)]
+        lower, higher = sum(gap < 0 for gap in gaps), sum(gap > 0 for gap in gaps)
         p = cochran_mantel_haenszel(own)
         print(f"| {unit} | {len(own)} | {ours:.1%} | {theirs:.1%} | {lower}, {higher} | {p:.3f} |")
     for measure in ("solved_at_mean", "sparsity_error_mean"):
