@@ -11,7 +11,20 @@ from torch import nn
 from numerate.results import Store
 from numerate.tasks import SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, stack, train
-from numerate.units import INALU, NAU, NMU, After, Growth, Ramp, l1, penalty
+from numerate.units import (
+    INALU,
+    NALU,
+    NAU,
+    NMU,
+    After,
+    Growth,
+    Ramp,
+    RealNPU,
+    l1,
+    penalty,
+    snapped_parameters,
+    sparsity_error,
+)
 
 
 def training(model=NMU, **settings):
@@ -181,3 +194,23 @@ def test_what_cannot_be_named_is_refused():
 def test_wrong_settings_are_named(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         training(**settings)
+
+
+@pytest.mark.parametrize("unit", [NALU, INALU, RealNPU])
+@pytest.mark.parametrize("function", [sparsity_error, snapped_parameters])
+def test_what_is_read_off_a_member_does_not_depend_on_the_others(unit, function):
+    """Bit for bit; torch alone rounds the last elements of a tensor otherwise than the rest."""
+    training = Training(unit, SingleModule("div"), tuple(range(200)))
+    drawn = stack.initial_parameters([stack.Run(training, seed) for seed in training.seeds])
+    parameters = {name: 3 * value for name, value in drawn.items()}
+    read = stack.traced(stack.of_parameters(training.build(0), function))
+
+    def flat(values):
+        found = read(values)
+        return torch.cat([v.flatten(1) for v in found.values()], -1) if isinstance(found, dict) else found
+
+    together = flat(parameters)
+    for count in (1, 3, 7, 25, 40):
+        for first in range(0, 200 - count, count):
+            part = flat({name: value[first : first + count] for name, value in parameters.items()})
+            assert torch.equal(part, together[first : first + count])

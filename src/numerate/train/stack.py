@@ -17,6 +17,9 @@ from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.specification import Restart, Training
 from numerate.units import parameter_bounds
 
+BLOCK = 64
+"""Members; a multiple of what any processor computes at once."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -199,15 +202,23 @@ def restart_times(
     return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
 
 
-def traced(function: Callable[[Tensors], Any]) -> Callable[[Tensors], Any]:
-    """``function`` of one member's parameters for a whole stack, traced once so that later calls are cheap."""
-    graph: list[Callable[..., Any]] = []
+def traced(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
+    """``function`` of one member's parameters for a whole stack, traced once per size so that later calls are cheap.
 
-    def call(parameters: Tensors) -> Any:
-        if not graph:
+    Torch computes the last few elements of a tensor by other instructions than the rest, which may round otherwise. So
+    the stack is filled up to whole blocks: a member's result does not depend on its place or on the others.
+    """
+    graphs: dict[int, Callable[..., T]] = {}
+
+    def call(parameters: Tensors) -> T:
+        count = len(next(iter(parameters.values())))
+        whole = {k: torch.cat([v, v[-1:].expand(-count % BLOCK, *v.shape[1:])]) for k, v in parameters.items()}
+        size = len(next(iter(whole.values())))
+        if size not in graphs:
             names = list(parameters)
             flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
-            graph.append(flat(*parameters.values()))
-        return graph[0](*parameters.values())
+            graphs[size] = flat(*whole.values())
+        found: Any = graphs[size](*whole.values())
+        return {k: v[:count] for k, v in found.items()} if isinstance(found, dict) else found[:count]
 
     return call

@@ -10,7 +10,6 @@ from itertools import islice
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Tensors
@@ -202,7 +201,7 @@ class _Group:
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = stack.traced(stack.of_parameters(self.model, sparsity_error))
-        self.snap = vmap(stack.of_parameters(self.model, snapped_parameters))
+        self.snap = stack.traced(stack.of_parameters(self.model, snapped_parameters))
 
     @property
     def label(self) -> str:
