@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
 
 from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, Step, Tensors, squared_error
@@ -218,7 +219,7 @@ def traced(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
             names = list(parameters)
             flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
             graphs[size] = flat(*whole.values())
-        found: Any = graphs[size](*whole.values())
-        return {k: v[:count] for k, v in found.items()} if isinstance(found, dict) else found[:count]
+        found = graphs[size](*whole.values())
+        return tree_map(lambda value: value[:count], found)
 
     return call
