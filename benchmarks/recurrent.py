@@ -50,7 +50,7 @@ ON_CUDA = ("OLSTM", "OMLSTM")  # a kernel for each step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
-STEPWISE = ("StatisticalRU", "UnitRNN", "RMC", "DNC", "RMA")  # plain steps everywhere
+STEPWISE = ("StatisticalRU", "UnitRNN", "RMC", "DNC")  # plain steps everywhere
 
 
 def build(name: str, setting: Setting) -> nn.Module:
