@@ -88,6 +88,14 @@ def test_any_batch_size(batch):
     compare(make_step(module, batch=batch), module, make_members(4), STEPS, 5e-6)
 
 
+@pytest.mark.parametrize("name", ["NAU", "StochasticNMU"])
+@pytest.mark.parametrize(("inputs", "batch"), [(20, 6), (26, 5)])
+def test_any_number_of_inputs(name, inputs, batch):
+    """Twenty numbers of an example are drawn in fours where they are used, twenty-six before the loops over them."""
+    module = unit(name, inputs)
+    compare(make_step(module, inputs, batch=batch), module, make_members(4), 20, 5e-6)
+
+
 class Standardised(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -65,11 +65,13 @@ class Cpp:
         given = [constants[name] for name in self.step.constants]
         fixed, count = _flat([*own, *given]).float(), len(uniforms)
         alike = _alike(_flat(given) if given else torch.zeros(len(fixed), 1))
-        table = torch.nn.functional.pad(uniforms.float().t(), (0, -count % (EXAMPLES * self.lanes))).contiguous()
+        block = EXAMPLES * self.lanes
+        padded = torch.nn.functional.pad(uniforms.float(), (0, 0, 0, -count % block))
+        table = padded.unflatten(0, (-1, block)).transpose(1, 2).contiguous()
         sums = torch.zeros(len(fixed), dtype=torch.float64)
 
         def run(first: int, last: int) -> None:
-            counts = (ctypes.c_int64(n) for n in (first, last, count, table.shape[1]))
+            counts = (ctypes.c_int64(n) for n in (first, last, count))
             self.library.evaluate(*counts, *map(native.pointer, (table, fixed, alike, sums)))
 
         native.over_parts(run, len(fixed), self.threads)

@@ -39,6 +39,8 @@ class Emitter:
         self.lines: list[str] = []
         self.depth = 0
         self.declared: list[set[str]] = [set()]
+        self.elsewhere: dict[Buffer, str] = {}
+        """Arrays that lie in memory of another layout, and how an element (``{index}``) is read there."""
         self.nests = [(arrange_loops(stage.member), arrange_loops(stage.batch)) for stage in program.stages]
 
     # ------------------------------------------------------------ text
@@ -106,6 +108,8 @@ class Emitter:
             return f"{buffer.name}_{place}"
         terms = [f"{'ijklm'[k]} * {move}" if move != 1 else "ijklm"[k] for k, move in enumerate(moves) if move]
         where = " + ".join([*terms, str(place)] if place or not terms else terms).replace("+ -", "- ")
+        if buffer in self.elsewhere:
+            return self.elsewhere[buffer].format(index=where)
         return f"c({buffer.name}[{where}])" if buffer.values is not None else f"{buffer.name}[{where}]"
 
     def operand(self, operand: Operand, placed: Placed, index: tuple[int, ...]) -> str:
@@ -127,10 +131,14 @@ class Emitter:
             with self.block(f"for (int {name} = 0; {name} < {nest.loops[depth]}; {name}++)"):
                 self.nest(nest, depth + 1)
         else:
+            self.open_iteration(nest)
             for placed in nest.statements:
                 self.statement(placed)
         for placed in running:
             self.finish(placed)
+
+    def open_iteration(self, nest: Nest) -> None:
+        """What an iteration of the innermost loop begins with."""
 
     def statement(self, placed: Placed) -> None:
         statement = placed.statement
@@ -211,6 +219,13 @@ class Emitter:
         else:
             for index in range(buffer.size):
                 self.assign(f"{buffer.name}_{index}", buffer, value.format(place=start + index, index=index))
+
+    def read(self, buffer: Buffer, value: str) -> None:
+        """Have ``value`` for the elements of an input: small ones become variables, large ones are read in place."""
+        if buffer in self.arrays:
+            self.elsewhere[buffer] = value
+        else:
+            self.each(buffer, value)
 
     def size(self, names: Iterable[str]) -> int:
         return sum(self.program.inputs[name].buffer.size for name in names)

@@ -1,8 +1,10 @@
 """The two native loops of a step around its statements: training, and evaluation on fixed examples."""
 
+from functools import cached_property
+
 from numerate.loops.cpp_emitter import EXAMPLES, Emitter, constant, type_of
 from numerate.loops.ir import Buffer, Map, Program, Stage, Total, View, operands, sources
-from numerate.loops.nests import UNROLLED, Nest, arrange_loops
+from numerate.loops.nests import TILE, UNROLLED, Nest, arrange_loops, loop_strides, places
 from numerate.loops.step import Step
 from numerate.loops.trace import NotLowered
 from numerate.streams import Domain
@@ -67,11 +69,38 @@ class _Training(Emitter):
             self.each(buffer, "V{{}}")
         with self.block(f"for (int b = 0; b < {self.step.batch}; b += {EXAMPLES})"):
             used = {v.buffer for s in stage.batch for v in operands(s) if isinstance(v, View)}
-            for name, stream in (("uniforms", "data"), ("noise", "noise")):
-                if name in self.program.inputs and self.program.inputs[name].buffer in used:
-                    self.draw(self.program.inputs[name].buffer, stream)
+            for buffer, stream in self.streams.items():
+                if buffer in used and buffer not in self.passing:
+                    self.draw(buffer, stream)
             self.declare_arrays(dict.fromkeys(s.out.buffer for s in stage.batch if s.out.buffer.batch))
             self.region(batch)
+
+    @cached_property
+    def streams(self) -> dict[Buffer, str]:
+        """Inputs that are random numbers, and where they come from."""
+        names = {"uniforms": "data", "noise": "noise"}
+        return {self.program.inputs[name].buffer: s for name, s in names.items() if name in self.program.inputs}
+
+    @cached_property
+    def passing(self) -> set[Buffer]:
+        """Random numbers that are drawn where they are used, because one loop over tiles uses them all."""
+        return {b for b in self.streams if all(_tiles(b, batch) for _, batch in self.nests)}
+
+    @cached_property
+    def arrays(self) -> set[Buffer]:
+        return super().arrays - self.passing
+
+    def open_iteration(self, nest: Nest) -> None:
+        """The tile's random numbers of the four examples."""
+        for buffer in self.passing:
+            if any(buffer in sources(placed.statement) for placed in nest.statements):
+                stream, per_example = self.streams[buffer], buffer.size // TILE
+                self.line(f"V {stream}_drawn[{EXAMPLES * TILE}];")
+                for example in range(EXAMPLES):
+                    block = f"(b + {example}) * {per_example} + i"
+                    self.line(f"{stream}.draw({block}, {stream}_drawn + {TILE * example});")
+                for place in range(TILE):
+                    self.assign(f"{buffer.name}_{place}", buffer, f"gather({stream}_drawn + {place}, {TILE})")
 
     def draw(self, buffer: Buffer, stream: str) -> None:
         """The random numbers of a block; those of one example lie together in the stream."""
@@ -82,8 +111,7 @@ class _Training(Emitter):
                 self.line(f"{stream}.draw(b / 4 * {count} + {i}, {name} + {4 * i});")
         else:
             self.line(f"for (int i = 0; i < {count}; i++) {stream}.draw(b / 4 * {count} + i, {name} + 4 * i);")
-        self.declare_arrays([buffer])
-        self.each(buffer, f"gather({name} + {{index}}, {count})")
+        self.read(buffer, f"gather({name} + {{index}}, {count})")
 
     def total(self, values: list[str]) -> str:
         if self.step.batch % EXAMPLES == 0:
@@ -138,10 +166,10 @@ class _Evaluation(Emitter):
         self.uniforms, self.kept = program.inputs["uniforms"].buffer, list(made)
         self.chunk = _examples_at_once(sum(buffer.size for buffer in made))
         signature = (
-            "int64_t first, int64_t last, int64_t count, int64_t padded, const float *numbers, const float *fixed, "
+            "int64_t first, int64_t last, int64_t count, const float *numbers, const float *fixed, "
             "const int64_t *alike, double *sums"
         )
-        self.line("// Sums of the loss on `count` examples made from the table `numbers`, which has `padded` columns.")
+        self.line("// Sums of the loss on `count` examples made from `numbers`: [block][number][example of the block].")
         self.line("// Members m, ..., alike[m] - 1 have the same constants.")
         with self.block(f'extern "C" void evaluate({signature})'):
             self.declare_tables()
@@ -192,8 +220,7 @@ class _Evaluation(Emitter):
     def examples(self, stage: Stage) -> None:
         """The random numbers behind a block of examples, if they are needed."""
         if self.uniforms in {view.buffer for s in stage.batch for view in operands(s) if isinstance(view, View)}:
-            self.declare_arrays([self.uniforms])
-            self.each(self.uniforms, "adjacent(numbers + ({index}) * padded + b)")
+            self.read(self.uniforms, f"adjacent(numbers + b * {self.uniforms.size} + ({{index}}) * EXAMPLES)")
 
     def place(self, buffer: Buffer, index: int = 0) -> str:
         return f"{buffer.name}_kept[(b - chunk) / EXAMPLES * {buffer.size} + {index}]"
@@ -211,6 +238,25 @@ class _Evaluation(Emitter):
         for buffer, index in loose:
             self.line(f"{self.place(buffer, index)} = {buffer.name}_{index};")
         return loose
+
+
+def _tiles(buffer: Buffer, nests: list[Nest]) -> bool:
+    """Whether these nests use a buffer in one loop alone, tile by tile, or not at all."""
+    uses = [
+        (nest, view, placed)
+        for nest in nests
+        for placed in nest.statements
+        for view in operands(placed.statement)
+        if isinstance(view, View) and view.buffer is buffer
+    ]
+    return all(
+        nest is uses[0][0]
+        and nest.loops == (buffer.size // TILE,)
+        and buffer.size % TILE == 0
+        and loop_strides(view, placed) == (TILE,)
+        and max(places(view, placed)) < TILE
+        for nest, view, placed in uses
+    )
 
 
 def _apart(program: Program, parameters: set[str]) -> tuple[Stage, Stage]:
