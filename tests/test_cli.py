@@ -3,8 +3,10 @@
 import csv
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -213,6 +215,27 @@ def test_a_unit_of_another_width_is_not_scored(tmp_path, numerate, monkeypatch):
     done = numerate("run", "primer2022/table9", "--units", "wideunit:Mine", "--size", "smoke", cwd=tmp_path)
     assert done.returncode == 2
     assert "Mine makes (2, 3) of inputs of shape (2, 2), but the targets have (2, 1)" in done.stderr
+
+
+INTERRUPTIBLE = """
+import signal
+from numerate.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
+main()
+"""
+
+
+def test_ctrl_c_says_that_the_same_command_continues_and_exits_130(tmp_path):
+    words = ["run", "primer2022/table11", "--size", "paper", "--units", "NMU", "--backend", "stacked"]
+    command = [sys.executable, "-c", INTERRUPTIBLE, *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while not (tmp_path / "results" / "results.sqlite").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate()
+    assert running.returncode == 130
+    assert told == "stopped; the same command continues where it was\n"
 
 
 def test_exporting_onto_itself_or_what_is_not_there_is_refused_at_once(finished, numerate, tmp_path):

@@ -15,6 +15,8 @@ except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+INTERRUPTED = 130
+"""What typer gives back after Ctrl-C."""
 rows_app = typer.Typer(no_args_is_help=True, help="Move finished runs between machines.")
 app.add_typer(rows_app, name="rows")
 
@@ -35,20 +37,18 @@ Ids = Annotated[
 def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
+        code = app(standalone_mode=False)
     except (ValueError, RuntimeError, OSError) as error:
         if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
             raise
         _fail(_sentence(error))
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command continues where it was", err=True)
-        sys.exit(130)
     except Exception as error:
         if hasattr(error, "format_message"):  # wrong options and arguments
             _fail(error.format_message())  # type: ignore[attr-defined]
         raise
+    if code == INTERRUPTED:
+        typer.echo("stopped; the same command continues where it was", err=True)
+    sys.exit(code)
 
 
 def _sentence(error: Exception) -> str:
