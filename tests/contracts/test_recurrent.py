@@ -214,6 +214,19 @@ def test_inspection_changes_nothing(name, options):
             seen.timescales()
 
 
+@cases(variants=False)
+def test_inspection_is_laid_out_as_the_output(name, options):
+    x, options = sequence(), {**options, "bidirectional": True}
+    layer, first = make(name, options, layers=2), make(name, options, layers=2, batch_first=True)
+    for k, seen in enumerate(layer.inspect(x).activations):
+        equal(first.inspect(x.transpose(0, 1)).activations[k], {key: v.transpose(0, 1) for key, v in seen.items()})
+        alone = {key: value[:, 1] for key, value in seen.items()}
+        for model in (layer, first):
+            equal(model.inspect(x[:, 1]).activations[k], alone)
+            nothing = model.inspect(x[:0, 1]).activations[k]
+            equal(nothing, {key: value[:0] for key, value in alone.items()})
+
+
 # --- batch and shapes -------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +281,24 @@ def test_wrong_shapes_get_one_clear_sentence(name, options):
         make(name, options, batchfirst=True)
     with pytest.raises(ValueError, match="hidden_size must be a positive whole number"):
         LAYERS[name](I, 0, **SMALL.get(name, {}))
+
+
+@cases(variants=False)
+def test_wrong_states_of_a_single_step_get_one_clear_sentence(name, options):
+    cell, x = make(name, options).cell, sequence(B, I)
+    step, cell_name = Step(cell, dtype=torch.float64), type(cell).__name__
+    _, state = step(x)
+    with pytest.raises(ValueError, match=f"{cell_name} expects a state of {len(state)} tensors, got {len(state) + 1}"):
+        step(x, (*state, state[0]))
+    for wrong, start in ((x, tuple(entry[:1] for entry in state)), (x[0], state)):
+        with pytest.raises(ValueError, match=f"{cell_name} expects entry 0 of the state in shape"):
+            step(wrong, start)
+    with pytest.raises(ValueError, match=f"{cell_name} expects a tensor as entry 0 of the state, got None"):
+        step(x, (None, *state[1:]))
+    with pytest.raises(ValueError, match=r"got entry 0 of the state of torch\.float32"):
+        step(x, tuple(entry.float() for entry in state))
+    with pytest.raises(ValueError, match=r"has parameters of torch\.float64, got an input of torch\.float32: convert"):
+        step(x.float())
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------

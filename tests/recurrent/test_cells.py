@@ -269,6 +269,10 @@ def test_options_that_cannot_be_get_one_clear_sentence():
         Step(LSTM(2, 3).cell)(torch.zeros(3, 4, 2))
     with pytest.raises(ValueError, match="inspect takes a tensor"):
         LSTM(2, 3).inspect(nn.utils.rnn.pack_sequence([torch.zeros(3, 2)]))
+    with pytest.raises(ValueError, match="LSTM expects a tensor as entry 0 of the state, got None"):
+        LSTM(2, 3)(torch.zeros(3, 4, 2), (None, None))
+    with pytest.raises(TypeError, match="LSTM has no keyword 'proj_size': there is no projection of the hidden state"):
+        LSTM(2, 3, proj_size=1)
 
 
 def test_layers_say_what_they_are():

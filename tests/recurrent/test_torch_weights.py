@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from numerate.recurrent import GRU, LSTM, RNN
+from numerate.recurrent import GRU, LSTM, RNN, Step
 
 PAIRS = [(nn.LSTM, LSTM), (nn.GRU, GRU), (nn.RNN, RNN)]
 
@@ -48,3 +48,6 @@ def test_packed_input_gives_the_same(theirs, ours):
 def test_a_bare_tensor_is_a_state_of_one_entry():
     layer, x, h = GRU(3, 5), torch.randn(2, 4, 3), torch.randn(1, 4, 5)
     torch.testing.assert_close(layer(x, h), layer(x, (h,)))
+    step = Step(layer.cell)
+    torch.testing.assert_close(step(x[0], h[0]), step(x[0], (h[0],)))
+    torch.testing.assert_close(step(x[0, 0], h[0, 0]), step(x[0, 0], (h[0, 0],)))

@@ -20,22 +20,26 @@ from numerate.units.base import positive
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a run let one see: ``activations[k][name]`` is (T, B, ...) for direction k of layer k // directions."""
+    """What a run let one see: ``activations[k][name]`` for direction k of layer k // directions.
+
+    Activations are laid out as the output is: (T, B, ...), (B, T, ...) with ``batch_first``, (T, ...) without a batch.
+    """
 
     output: Tensor
     state: State
     activations: list[dict[str, Tensor]]
 
     def timescales(self, k: int = -1) -> Tensor:
-        """1 / (1 - forget activation), (T, B, H), for layer (and direction) ``k``; default the last one."""
+        """1 / (1 - forget activation), (T, B, H) as the output, for layer (and direction) ``k``; default the last."""
         if "forget" not in self.activations[k]:
             raise ValueError(f"this cell has no forget gate; it shows {sorted(self.activations[k]) or 'nothing'}")
         return timescale(self.activations[k]["forget"])
 
     def distances(self, k: int = -1) -> tuple[Tensor, Tensor]:
-        """How high in the order each step forgets and writes, from 0 to 1, each (T, B); ON-LSTM reads trees from them.
+        """How high in the order each step forgets and writes, from 0 to 1, each (T, B) as the output.
 
-        The mean over chunks of 1 - master forget gate, and of the master input gate (Shen et al., 2019).
+        The mean over chunks of 1 - master forget gate, and of the master input gate; ON-LSTM reads trees from them
+        (Shen et al., 2019).
         """
         seen = self.activations[k]
         if "master_forget" not in seen:
@@ -48,6 +52,30 @@ def rate(name: str, value: float) -> float:
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
     return value
+
+
+def check_type(module: nn.Module, name: str, what: str, x: Tensor) -> None:
+    """One clear sentence if ``x`` is not of the parameters' type, which autocast allows."""
+    dtype = next((p.dtype for p in module.parameters()), x.dtype)
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"{name} has parameters of {dtype}, got {what} of {x.dtype}: convert one of them")
+
+
+def checked_state(
+    module: nn.Module, name: str, state: State | Tensor, shapes: Sequence[tuple[int, ...]], lead: tuple[int, ...]
+) -> State:
+    """The entries of a state, a bare tensor being one entry; one clear sentence unless each is (*lead, *its shape)."""
+    entries = (state,) if isinstance(state, Tensor) else tuple(state)
+    if len(entries) != len(shapes):
+        raise ValueError(f"{name} expects a state of {len(shapes)} tensors, got {len(entries)}")
+    for index, (entry, shape) in enumerate(zip(entries, shapes)):
+        if not isinstance(entry, Tensor):
+            raise ValueError(f"{name} expects a tensor as entry {index} of the state, got {entry!r}")
+        if tuple(entry.shape) != (*lead, *shape):
+            wanted, got = (*lead, *shape), tuple(entry.shape)
+            raise ValueError(f"{name} expects entry {index} of the state in shape {wanted}, got {got}")
+        check_type(module, name, f"entry {index} of the state", entry)
+    return entries
 
 
 class Recurrent(nn.Module):
@@ -145,9 +173,14 @@ class Recurrent(nn.Module):
             raise ValueError("inspect takes a tensor, not a PackedSequence: run the sequences one by one")
         seen: list[list[dict[str, Tensor]]] = [[] for _ in self.part_names]
         output, state = self._run(x, hx, seen)
+        single, time = x.dim() == 2, int(x.dim() == 3 and self.batch_first)
+        if x.shape[time] == 0:  # what one step would show, without that step
+            one = self.inspect(x.new_zeros([*x.shape[:time], 1, *x.shape[time + 1 :]]), hx).activations
+            return Inspection(output, state, [{n: v.narrow(time, 0, 0) for n, v in run.items()} for run in one])
         for k in range(1, len(seen), len(self.directions)) if self.bidirectional else ():
             seen[k].reverse()
-        return Inspection(output, state, [{n: torch.stack([s[n] for s in run]) for n in run[0]} for run in seen])
+        runs = [{n: torch.stack([s[n] for s in run], time) for n in run[0]} for run in seen]
+        return Inspection(output, state, [{n: v.squeeze(1) if single else v for n, v in run.items()} for run in runs])
 
     def _run(self, x: Any, hx: State | Tensor | None, seen: list[list[dict[str, Tensor]]] | None) -> tuple[Any, State]:
         packed = x if isinstance(x, PackedSequence) else None
@@ -206,14 +239,7 @@ class Recurrent(nn.Module):
             raise ValueError(
                 f"{name} expects {size} features in the last dimension, got an input of shape {tuple(x.shape)}"
             )
-        self._check_type("an input", x)
-
-    def _check_type(self, what: str, x: Tensor) -> None:
-        dtype = next((p.dtype for p in self.parameters()), x.dtype)
-        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(
-                f"{type(self).__name__} has parameters of {dtype}, got {what} of {x.dtype}: convert one of them"
-            )
+        check_type(self, name, "an input", x)
 
     def _initial_state(
         self, like: Tensor, batch: int, hx: State | Tensor | None, single: bool, order: Tensor | None
@@ -224,19 +250,10 @@ class Recurrent(nn.Module):
                 (layer, bool(reverse)) for layer in range(self.num_layers) for reverse in range(len(self.directions))
             ]
             return [self.cells[layer].initial_state(batch, like, self.parts(layer, reverse)) for layer, reverse in runs]
-        entries = (hx,) if isinstance(hx, Tensor) else tuple(hx)
-        shapes, name = self.cell.state_shapes, type(self).__name__
-        if len(entries) != len(shapes):
-            raise ValueError(f"{name} expects a state of {len(shapes)} tensors, got {len(entries)}")
+        lead = (len(self.part_names),) if single else (len(self.part_names), batch)
+        entries = checked_state(self, type(self).__name__, hx, self.cell.state_shapes, lead)
         if single:
             entries = tuple(entry.unsqueeze(1) for entry in entries)
-        for index, (entry, shape) in enumerate(zip(entries, shapes)):
-            wanted = (len(self.part_names), batch, *shape)
-            if tuple(entry.shape) != wanted:
-                got = (entry.shape[0], *entry.shape[2:]) if single else tuple(entry.shape)
-                wanted = (wanted[0], *shape) if single else wanted
-                raise ValueError(f"{name} expects entry {index} of the state in shape {wanted}, got {got}")
-            self._check_type(f"entry {index} of the state", entry)
         if order is not None:
             entries = tuple(entry.index_select(1, order) for entry in entries)
         return list(zip(*(entry.unbind(0) for entry in entries)))
@@ -260,6 +277,8 @@ class CellLayer(Recurrent):
         for name in options.keys() - known.keys():
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
+            if name == "proj_size":
+                hint = ": there is no projection of the hidden state"
             raise TypeError(f"{type(self).__name__} has no keyword {name!r}{hint}")
         own = dict(self.preset) | {name: options.pop(name) for name in list(options) if name in names}
         super().__init__(self.cell_type(input_size, hidden_size, **own), num_layers, **options)
@@ -276,7 +295,11 @@ class CellLayer(Recurrent):
 
 
 class Step(nn.Module):
-    """One step of any cell: ``output, state = step(x, state)``; x (B, I) or (I,), state None or a tuple."""
+    """One step of any cell: ``output, state = step(x, state)``; x (B, I) or (I,).
+
+    ``state`` is None or a tuple with one tensor (B, ...), or (...) without B, for each entry of the cell's state; a
+    bare tensor is a state of one entry.
+    """
 
     def __init__(self, cell: Cell, *, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -295,16 +318,15 @@ class Step(nn.Module):
         """Draw all parameters anew, as the cell's docstring says."""
         self.cell.reset(self.parts(), generator)
 
-    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        cell, p = self.cell, self.parts()
-        if x.dim() not in (1, 2) or x.shape[-1] != cell.input_size:
-            size = cell.input_size
-            raise ValueError(
-                f"{type(cell).__name__} expects an input of shape (B, {size}) or ({size},), got {tuple(x.shape)}"
-            )
+    def forward(self, x: Tensor, state: State | Tensor | None = None) -> tuple[Tensor, State]:
+        cell, p, name, size = self.cell, self.parts(), type(self.cell).__name__, self.cell.input_size
+        if x.dim() not in (1, 2) or x.shape[-1] != size:
+            raise ValueError(f"{name} expects an input of shape (B, {size}) or ({size},), got {tuple(x.shape)}")
+        check_type(self, name, "an input", x)
+        if state is not None:
+            state = checked_state(self, name, state, cell.state_shapes, tuple(x.shape[:-1]))
         if x.dim() == 1:
-            state = None if state is None else tuple(entry.unsqueeze(0) for entry in state)
-            output, new = self(x.unsqueeze(0), state)
+            output, new = self(x.unsqueeze(0), state and tuple(entry.unsqueeze(0) for entry in state))
             return output.squeeze(0), tuple(entry.squeeze(0) for entry in new)
         if state is None:
             state = cell.initial_state(x.shape[0], x, p)
