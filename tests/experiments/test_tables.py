@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -91,6 +92,47 @@ def test_a_users_class_joins_from_python_as_it_is(tmp_path):
     assert "Product" in shown.page.read_text()
     again = report("primer2022/table11", options, tmp_path)
     assert again.page == shown.page
+
+
+class NMU(Product):
+    """A name of ours."""
+
+
+def outer():
+    class Product(nn.Linear):
+        """A name of another unit of the user's."""
+
+    return Product
+
+
+def units_shown(*units, id_="primer2022/table11"):
+    work = select([id_])[0].work(Options("smoke", units=units, ranges=((1.0, 2.0),)))
+    return {t.labels["unit"]: t.model for t in work}
+
+
+def test_a_users_unit_is_never_shown_under_a_name_of_ours(tmp_path):
+    shown = units_shown(NMU, "NMU", nn.Linear)
+    assert list(shown) == ["test_tables:NMU", "NMU", "torch.nn.modules.linear:Linear"]
+    assert list(units_shown("torch.nn:Linear")) == ["torch.nn:Linear"]
+    assert shown["test_tables:NMU"] is NMU
+    page = run_experiment("primer2022/table11", Options("smoke", 1, (NMU,), ((1.0, 2.0),)), tmp_path).page.read_text()
+    assert "test_tables:NMU" in page
+    assert "none can be tested against a published number" in page
+
+
+def test_units_of_one_name_are_shown_apart():
+    first, second = (
+        lambda i, o: nn.Linear(i, o),
+        lambda i, o: nn.Linear(i, o, bias=False),
+    )
+    assert list(units_shown(Product, outer(), Product)) == ["Product", "test_tables:outer.<locals>.Product"]
+    assert list(units_shown(first, second).values()) == [first, second]
+    assert len(units_shown(partial(Product), partial(Product, outputs=1))) == 2
+
+
+def test_units_that_cannot_be_told_apart_are_refused():
+    with pytest.raises(ValueError, match="have the same source and cannot be told apart; give each a name of its own"):
+        units_shown(lambda i, o: nn.Linear(i, o), lambda i, o: nn.Linear(i, o, bias=False))
 
 
 @pytest.mark.parametrize("id_", ["primer2022/figure18", "primer2022/figure20", "nau2020/figure3", "primer2022"])

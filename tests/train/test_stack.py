@@ -1,6 +1,9 @@
 """From configurations to a stack: streams, penalty weights and the restart rule."""
 
+import importlib
 import json
+import sys
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -176,6 +179,69 @@ def test_a_users_own_class_carries_a_digest_of_its_source():
     described = training(Mine).description()["model"]
     assert described["path"].endswith("test_stack:Mine")
     assert len(described["source"]) == 12
+
+
+HELPER = """
+def power(x):
+    return x
+"""
+BASE = """
+from torch import nn
+from helped import power
+
+class Base(nn.Linear):
+    def forward(self, x):
+        return super().forward(x)
+"""
+OWN = """
+from based import Base
+
+SCALE = 1
+
+class Own(Base):
+    def forward(self, x):
+        return SCALE * super().forward(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "counts"),
+    [
+        ("owned", "SCALE = 1", "SCALE = 2", True),  # a helper beside the class
+        ("owned", "SCALE *", "2 * SCALE *", True),
+        ("based", "super()", "2 * super()", True),
+        ("helped", "return x", "return 2 * x", False),
+    ],
+)
+def test_an_edit_in_the_file_of_a_class_or_of_its_base_is_another_configuration(
+    file, old, new, counts, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def described():
+        for name in ("owned", "based", "helped"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return training(importlib.import_module("owned").Own).description()["model"]
+
+    for name, text in {"owned": OWN, "based": BASE, "helped": HELPER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    before = described()
+    assert described() == before
+    path = tmp_path / f"{file}.py"
+    path.write_text(path.read_text().replace(old, new))
+    assert (described() != before) == counts
+
+
+@dataclass(frozen=True)
+class OwnTask(SingleModule):
+    pass
+
+
+def test_a_task_of_ones_own_carries_a_digest_too():
+    described = Training(NMU, OwnTask("mul"), (0,)).description()["task"]
+    assert described["call"]["path"].endswith("test_stack:OwnTask")
+    assert training().description()["task"]["call"] == "numerate.tasks.single_module:SingleModule"
 
 
 def test_what_cannot_be_named_is_refused():

@@ -1,6 +1,7 @@
 """What an experiment is: which configurations to train at each size, and what to show of the finished runs."""
 
 import importlib
+import itertools
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -9,11 +10,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numerate.units
+from numerate import published
 from numerate.published import show_range
 from numerate.results import Row
 from numerate.tasks.task import Range
 from numerate.train import Adam, Penalty, Restart, Training
-from numerate.train.specification import Factory
+from numerate.train.specification import Factory, describe
 
 SIZES = ("smoke", "quick", "paper")
 Size = Literal["smoke", "quick", "paper"]
@@ -133,7 +136,10 @@ def import_unit(path: str) -> Factory:
 
 
 def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recipe]) -> dict[str, Recipe]:
-    """Recipes by name: all known ones, those named, or a user's own class (which may carry a ``recipe``)."""
+    """Recipes by name: all known ones, those named, or a user's own class (which may carry a ``recipe``).
+
+    A user's unit is never shown under a name of ours, and no two under one.
+    """
     if units is None:
         return known
     chosen: dict[str, Recipe] = {}
@@ -150,9 +156,34 @@ def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recip
         else:
             factory = import_unit(unit) if isinstance(unit, str) else unit
             own = getattr(factory, "recipe", None)
-            name = getattr(factory, "__name__", str(factory))
-            chosen[name] = own if isinstance(own, Recipe) else Recipe(factory)
+            recipe = own if isinstance(own, Recipe) else Recipe(factory)
+            if recipe not in chosen.values():
+                chosen[_own_name(unit, recipe, chosen, _taken_names() | simple.keys())] = recipe
     return chosen
+
+
+def unit_path(unit: str | Factory) -> str:
+    """``package.module:Name`` of a user's own unit; a partial goes by the class or function inside."""
+    if isinstance(unit, str):
+        return unit
+    return unit_path(unit.func) if isinstance(unit, partial) else f"{unit.__module__}:{unit.__qualname__}"
+
+
+def _own_name(unit: str | Factory, recipe: Recipe, chosen: dict[str, Recipe], taken: Collection[str]) -> str:
+    """The last part of its path, or the whole where that is ``taken`` or another's."""
+    path = unit_path(unit)
+    if any(describe(recipe) == describe(other) for other in chosen.values()):
+        raise ValueError(f"two units {path} have the same source and cannot be told apart; give each a name of its own")
+    name = re.split(r"[:.]", path)[-1]
+    names = [name] if _simple(name) not in taken else []
+    numbered = (f"{path} ({i})" for i in itertools.count(2))
+    return next(each for each in itertools.chain(names, [path], numbered) if each not in chosen)
+
+
+@cache
+def _taken_names() -> frozenset[str]:
+    """Our units and every model of a published number, without signs; they belong to nobody else."""
+    return frozenset(map(_simple, [*numerate.units.__all__, *(cell.model for cell in published.cells())]))
 
 
 def _simple(name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numerate.experiments.experiment import Experiment, Options, Shown
+from numerate.experiments.experiment import Experiment, Options, Shown, unit_path
 from numerate.results import Row
 from numerate.train import Training
 
@@ -109,7 +109,7 @@ def command(experiment: Experiment, options: Options) -> str:
     if options.seeds is not None:
         words.append(f"--seeds {options.seeds}")
     if options.units is not None:
-        words.append(f"--units {','.join(unit if isinstance(unit, str) else unit.__name__ for unit in options.units)}")
+        words.append(f"--units {','.join(map(unit_path, options.units))}")
     if options.ranges is not None:
         words.append("--ranges '" + " ".join(f"[{low:g},{high:g})" for low, high in options.ranges) + "'")  # type: ignore[misc]
     return " ".join(words)

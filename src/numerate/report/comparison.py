@@ -351,8 +351,8 @@ def _order_headline(orders: Sequence[Order]) -> str:
 
 
 def series_name(name: Any) -> str:
-    """A unit as tables show it: the papers' name for ours, the last part of an import path for anybody else's."""
-    return printed_name(str(name).rpartition(":")[2])
+    """A unit as tables show it: the papers' name for ours, anybody else's as it is."""
+    return printed_name(str(name))
 
 
 def x_name(x: Any) -> str:

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import inspect
 import json
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import RLock
@@ -18,6 +19,7 @@ from numerate.tasks.task import Task
 
 _GLOBAL_GENERATOR = RLock()  # modules draw from one generator, whichever thread makes them
 
+_LIBRARIES = ("numerate.", "torch.")
 Factory = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> model: a class, a ``functools.partial`` of one, or any function that can be imported by name."""
 
@@ -135,7 +137,7 @@ def describe(value: Any) -> Any:
             **{k: describe(v) for k, v in sorted(value.keywords.items())},
         }
     if is_dataclass(value) and not isinstance(value, type):
-        return {"call": _path(type(value)), **{f.name: describe(getattr(value, f.name)) for f in fields(value)}}
+        return {"call": _named(type(value)), **{f.name: describe(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, Mapping):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, tuple | list | range):
@@ -153,7 +155,7 @@ def _only_ours(described: Any) -> bool:
         return all(map(_only_ours, described))
     if not isinstance(described, str) or ":" not in described:
         return True
-    return described.startswith(("numerate.", "torch.")) and "<" not in described
+    return described.startswith(_LIBRARIES) and "<" not in described
 
 
 def _path(value: Any) -> str:
@@ -164,10 +166,21 @@ def _named(value: Any) -> Any:
     if not hasattr(value, "__qualname__"):
         raise TypeError(f"{value!r} has no name to store; hand in a class, a function or a functools.partial")
     path = _path(value)
-    if path.startswith(("numerate.", "torch.")):
-        return path
-    try:  # a user's own code: a changed definition is another configuration
-        source = inspect.getsource(value)
-    except (OSError, TypeError):
-        return path
-    return {"path": path, "source": hashlib.sha256(source.encode()).hexdigest()[:12]}
+    source = None if path.startswith(_LIBRARIES) else _source(value)
+    return path if source is None else {"path": path, "source": source}
+
+
+@functools.cache
+def _source(value: Any) -> str | None:
+    """Digest of a user's own class or function, of its whole file and of those of its base classes, as first seen."""
+    bases = [base for base in inspect.getmro(value) if not _is_library(base)] if inspect.isclass(value) else [value]
+    try:
+        files = {"".join(inspect.findsource(base)[0]): None for base in bases}
+        text = "".join([inspect.getsource(value), *files])
+    except (OSError, TypeError):  # typed in by hand
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _is_library(base: type) -> bool:
+    return base.__module__.startswith(_LIBRARIES) or base.__module__.partition(".")[0] in sys.stdlib_module_names
