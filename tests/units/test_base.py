@@ -1,5 +1,6 @@
 """Rounding, and what a unit says of itself, by hand."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -25,6 +26,16 @@ def test_snap_moves_no_further_than_any_level(values, levels):
     distance = (weight - snap(weight, levels)).abs()
     for level in levels:
         assert (distance <= (weight - level).abs()).all()
+
+
+def test_snap_keeps_nan_and_takes_the_outermost_level_for_infinity():
+    weight = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    assert snap(weight, (-1.0, 0.0, 1.0)).nan_to_num(7).tolist() == [7, 1, -1]
+
+
+def test_sizes_may_be_numpys():
+    unit = NAU(np.int64(3), np.int32(2))
+    assert (type(unit.in_features), unit.in_features, unit.out_features) == (int, 3, 2)
 
 
 def test_snap_keeps_type_and_shape():

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from numerate.units import NMU, CalcNet
+from numerate.units import NAU, NMU, CalcNet
 from numerate.units.calcnet import ExpressionError, exact_units, postfix
 
 DOUBLE = CalcNet(dtype=torch.float64)
@@ -74,6 +74,17 @@ def test_names_stand_for_batches():
     a, b = torch.rand(4, 3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
     found = DOUBLE("(a + 2) * b / (a - 3)", {"a": a, "b": b})
     torch.testing.assert_close(found, (a + 2) * b / (a - 3))
+
+
+def test_values_become_the_type_of_the_units():
+    assert CalcNet()("a + 2*b", {"a": 1.0, "b": torch.tensor([2, 3])}).tolist() == [5, 7]
+    net = CalcNet({"+": NAU(2, 1, dtype=torch.float64)})
+    assert net("a - b", {"a": 1.0, "b": torch.tensor(0.25)}).dtype == torch.float64
+
+
+def test_a_unit_of_other_sizes_is_named():
+    with pytest.raises(ValueError, match=r"the unit for [+] must have 2 inputs and 1 output, got 2 and 3"):
+        CalcNet({"+": NAU(2, 3)})
 
 
 def test_gradients_pass_to_values_and_units():

@@ -1,5 +1,7 @@
 """Bounds: found by name, applied as a function and as an optimiser hook."""
 
+from types import MappingProxyType
+
 import torch
 from torch import nn
 
@@ -28,6 +30,12 @@ def test_apply_bounds_clamps_units_alone():
         net.get_parameter("2.1.weight").fill_(-3.0)
     apply_bounds_(net)
     assert net.get_parameter("2.1.weight").unique().tolist() == [0.0]
+
+
+def test_bounds_may_be_any_mapping():
+    unit = NAU(2, 1)
+    unit.bounds = MappingProxyType({"weight": (-0.5, 0.5)})
+    assert parameter_bounds(nn.Sequential(unit)) == {"0.weight": (-0.5, 0.5)}
 
 
 def test_weights_inside_are_left_alone():

@@ -131,6 +131,9 @@ def test_sparsity_error_is_the_mean_of_both_matrices():
             unit.get_parameter(f"w_hat_{path}").fill_(math.atanh(weight))
             unit.get_parameter(f"m_hat_{path}").fill_(100.0)
     assert unit.sparsity_error().item() == pytest.approx((0.1 + 0.3) / 2)
+    assert unit.sparsity_error("max").item() == pytest.approx(0.3)  # the Primer's text
+    with pytest.raises(ValueError, match="together must be one of 'max', 'mean', got 'sum'"):
+        unit.sparsity_error("sum")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -162,3 +165,9 @@ def test_gradients_agree_with_differences():
 def test_unknown_options_name_the_known_ones(option):
     with pytest.raises(ValueError, match=rf"^{option} must be one of '.*', got 'other'$"):
         INALU(2, 1, **{option: "other"})
+
+
+def test_the_function_refuses_an_unknown_reading():
+    one = torch.ones(1, 2)
+    with pytest.raises(ValueError, match="clip must be one of 'sum', 'input', got 'Sum'"):
+        inalu(one, one, one, torch.zeros(1), clip="Sum")

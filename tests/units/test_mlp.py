@@ -1,6 +1,7 @@
 """The baselines against torch's own layers and the initialisations as run."""
 
 import math
+from functools import partial
 
 import pytest
 import sympy
@@ -95,7 +96,31 @@ def test_slope_of_prelu_is_learnt():
     (gradient,) = torch.autograd.grad(unit(x).sum(), unit.slope)
     z = x @ unit.weight.T + unit.bias
     torch.testing.assert_close(gradient, z.clamp(max=0).sum()[None])
-    assert torch.autograd.gradcheck(dense, (x, unit.weight, unit.bias, unit.slope))
+    assert torch.autograd.gradcheck(partial(dense, activation="prelu"), (x, unit.weight, unit.bias, unit.slope))
+
+
+@pytest.mark.parametrize(
+    ("slope", "activation", "sentence"),
+    [
+        (None, "ReLU", "activation must be one of 'none', .*, got 'ReLU'"),
+        (None, "prelu", "activation='prelu' needs a slope and no other takes one, got activation='prelu'"),
+        (torch.ones(1), "tanh", "activation='prelu' needs a slope and no other takes one, got activation='tanh'"),
+    ],
+)
+def test_the_function_refuses_what_it_would_ignore(slope, activation, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        dense(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1), slope, activation=activation)
+
+
+def test_formula_of_a_deep_network_of_thresholds():
+    net = MLP(2, 1, activation="threshold", dtype=DOUBLE)
+    for layer in net.modules():
+        if isinstance(layer, Dense):
+            nn.init.constant_(layer.weight, 0.5)
+    a, b = sympy.symbols("a b", real=True)
+    computed = sympy.lambdify((a, b), net.formula("ab").doit(), "math")
+    for x in ([2.0, 3.0], [0.1, 0.2]):
+        assert computed(*x) == pytest.approx(net(torch.tensor(x, dtype=DOUBLE)).item())
 
 
 def test_network_is_its_layers():

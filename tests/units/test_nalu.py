@@ -16,6 +16,7 @@ from numerate.units import (
     apply_bounds_,
     complex_nalu,
     gated_nau_nmu,
+    gnalu,
     nalu,
     nau,
     nmu,
@@ -200,3 +201,16 @@ def test_unknown_options_name_the_known_ones():
         NALU(2, 1, weights="both")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^gate_base must be one of 'golden', 'e', got 'two'$"):
         GNALU(2, 1, gate_base="two")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("base", ["golden", "e"])
+def test_golden_function_is_the_unit_and_the_definition(base):
+    """By hand: φ^z for e^z in tanh and σ of the weights, and in the gate with ``gate_base="golden"`` alone."""
+    unit, x = GNALU(3, 2, gate_base=base, dtype=DOUBLE), torch.rand(5, 3, dtype=DOUBLE) + 0.5
+    found = gnalu(x, unit.w_hat, unit.m_hat, unit.gate, gate_base=base)
+    assert torch.equal(found, unit(x))
+    phi = (1 + math.sqrt(5)) / 2
+    grown = phi ** (2 * unit.w_hat)
+    weight = (grown - 1) / (grown + 1) / (1 + phi**-unit.m_hat)
+    g = 1 / (1 + (phi if base == "golden" else math.e) ** -(x @ unit.gate.T))
+    torch.testing.assert_close(found, g * (x @ weight.T) + (1 - g) * ((x + 1e-7).log() @ weight.T).exp())

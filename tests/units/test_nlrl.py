@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numerate.units import NLRL, apply_bounds_
+from numerate.units import NLRL, apply_bounds_, nlrl
 from numerate.units.nlrl import conjunction, disjunction
 
 BOOLEANS = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)))
@@ -106,3 +106,10 @@ def test_some_seed_learns_a_and_not_b(form):
             apply_bounds_(unit)
         found.append(torch.allclose(unit.snap_()(x), y, atol=1e-6))
     assert any(found)
+
+
+@pytest.mark.parametrize(("option", "value"), [("form", "AND"), ("gate", "sentence")])
+def test_the_function_refuses_an_unknown_reading(option, value):
+    one = torch.ones(1, 2)
+    with pytest.raises(ValueError, match=f"{option} must be one of '.*', got '{value}'"):
+        nlrl(one, one, one, torch.ones(1), **({"form": "and", "gate": "formula", "eps": 1e-7} | {option: value}))

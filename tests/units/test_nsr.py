@@ -126,7 +126,7 @@ def test_a_path_that_sees_no_difference_counts_as_a_constant():
     assert unit.comparisons("abc") == ["always"]
 
 
-@pytest.mark.parametrize(("names", "count"), [("ab", 2), ("a b", 2), (["a"], 1), ("abcd", 4)])
+@pytest.mark.parametrize(("names", "count"), [("ab", 1), ("a b", 2), (["a"], 1), ("abcd", 1)])
 def test_wrong_number_of_names(names, count):
     with pytest.raises(ValueError, match=f"names must give 3 input names, got {count}"):
         NSR(3, 1).comparisons(names)
@@ -158,3 +158,16 @@ def test_learns_an_order_and_extrapolates(symbol):
 def test_wrong_options_are_named(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} must be"):
         NSR(2, 1, **option)
+
+
+@pytest.mark.parametrize(
+    ("places", "sentence"),
+    [
+        ({"left": 3}, "left must be from 0 to 2, got 3"),
+        ({"right": -4}, "right must be from 0 to 2, got -4"),
+        ({"output": 1}, "output must be from 0 to 0, got 1"),
+    ],
+)
+def test_a_place_that_is_not_there_is_named(places, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        NSR(3, 1).compare_("<", **places)

@@ -72,6 +72,11 @@ def test_a_model_sums_its_layers_and_takes_the_worst_weight():
     assert sparsity_error(nn.PReLU()).isnan()
 
 
+def test_a_model_without_parameters_has_nothing_to_penalise():
+    assert penalty(nn.ReLU()) == l1(nn.ReLU()) == 0
+    assert sparsity_error(nn.ReLU()).isnan()
+
+
 def test_l1_sums_every_parameter():
     layer = nn.Linear(2, 1)
     with torch.no_grad():
@@ -134,5 +139,6 @@ def test_schedules_are_values(schedule):
     assert schedule == type(schedule)(**vars(schedule))
     assert hash(schedule) == hash(type(schedule)(**vars(schedule)))
     assert schedule(torch.tensor(5.0)).shape == ()
+    assert schedule(5) == schedule(torch.tensor(5)) == schedule(torch.tensor(5.0))
     traced = torch.func.vmap(schedule)(torch.arange(4.0))
     assert torch.equal(traced, schedule(torch.arange(4.0)))

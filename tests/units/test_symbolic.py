@@ -79,7 +79,25 @@ def test_wrong_number_of_names(names):
         formula(two_layers([[1, 1, 0, 0], [0, 0, 1, -1]]), names)
 
 
+def test_names_may_be_letters():
+    model = two_layers([[1, 1, 0, 0], [0, 0, 1, -1]])
+    assert formula(model, "abcd") == formula(model, "a b c d")
+
+
+def test_one_name_for_two_inputs_is_refused():
+    with pytest.raises(ValueError, match="names must give 2 different names, got a, a"):
+        NAU(2, 1).formula("a a")
+
+
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), "x"])
+def test_a_tolerance_that_makes_no_sense_is_named(tolerance):
+    with pytest.raises(ValueError, match=f"tolerance must be a number of at least 0, got {tolerance!r}"):
+        NAU(2, 1).formula(tolerance=tolerance)
+
+
 def test_layers_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match="Linear takes 2 inputs, got 1"):
+        formula(nn.Sequential(NAU(2, 1), nn.Linear(2, 1)))
     with pytest.raises(ValueError, match="NMU takes 3 inputs, got 2"):
         formula(nn.Sequential(NAU(4, 2), NMU(3, 1)))
 

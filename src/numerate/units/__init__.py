@@ -17,7 +17,7 @@ from numerate.units.nac import (
     nac_mul_sigmoid,
     nac_radius,
 )
-from numerate.units.nalu import GNALU, NALU, ComplexNALU, GatedNAUNMU, complex_nalu, gated_nau_nmu, nalu
+from numerate.units.nalu import GNALU, NALU, ComplexNALU, GatedNAUNMU, complex_nalu, gated_nau_nmu, gnalu, nalu
 from numerate.units.nau import NAU, nau
 from numerate.units.nlrl import NLRL, nlrl
 from numerate.units.nmu import NMU, nmu
@@ -92,6 +92,7 @@ __all__ = [
     "dense",
     "formula",
     "gated_nau_nmu",
+    "gnalu",
     "inalu",
     "l1",
     "mcfc",

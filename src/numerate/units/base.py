@@ -1,8 +1,8 @@
 """What every unit offers beside its equation: constraint, effective weights, penalty, rounding and formula."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Real
-from typing import Any, ClassVar, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,16 @@ SATURATED = 1000.0
 
 
 def snap(weight: Tensor, levels: Sequence[float]) -> Tensor:
-    """Round every entry to the nearest of ``levels`` (the first one on a tie); any shape."""
+    """Round every entry to the nearest of ``levels`` (the first one on a tie); NaN stays NaN; any shape."""
     grid = torch.as_tensor(levels, dtype=weight.dtype, device=weight.device)
-    return grid[(weight.unsqueeze(-1) - grid).abs().argmin(-1)]
+    nearest = grid[(weight.clamp(min(levels), max(levels)).unsqueeze(-1) - grid).abs().argmin(-1)]
+    return torch.where(weight.isnan(), weight, nearest)
+
+
+def chosen(logits: Tensor, dim: int) -> Tensor:
+    """1 where a logit is the largest along ``dim``, else 0; NaN along the whole of ``dim`` if one is NaN; any shape."""
+    one_hot = torch.nn.functional.one_hot(logits.argmax(dim), logits.shape[dim]).movedim(-1, dim).to(logits.dtype)
+    return torch.where(logits.isnan().any(dim, keepdim=True), logits.new_tensor(float("nan")), one_hot)
 
 
 def weight_sparsity_error(weight: Tensor) -> Tensor:
@@ -26,9 +33,16 @@ def weight_sparsity_error(weight: Tensor) -> Tensor:
 
 
 def positive(name: str, value: int) -> int:
-    """``value`` if it is a positive whole number, else one clear sentence."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    """``value`` if it is a positive whole number (also one of NumPy's), else one clear sentence."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+    return int(value)
+
+
+def flag(name: str, value: bool) -> bool:
+    """``value`` if it is True or False, else one clear sentence."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
     return value
 
 
@@ -62,6 +76,9 @@ class Unit(nn.Module):
     neutral: ClassVar[float] = 0.0
     """What a unit that has chosen no input gives: 0, the empty sum; 1, the empty product, for those that multiply."""
 
+    matrices_together: ClassVar[Literal["max", "mean"]] = "max"
+    """How the sparsity errors of several matrices become one, as the published numbers have it."""
+
     in_features: int
     out_features: int
 
@@ -87,9 +104,19 @@ class Unit(nn.Module):
         """Gates, biases and small constants (an epsilon) that the equation uses beside the weights, for the formula."""
         return {}
 
-    def sparsity_error(self) -> Tensor:
-        """Largest distance of an effective weight from {-1, 0, 1}; gates do not count."""
-        return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).amax()
+    def sparse_parts(self) -> dict[str, Tensor]:
+        """What the sparsity error counts: the effective weights, not the gates."""
+        return self.effective_weights()
+
+    def sparsity_error(self, together: Literal["max", "mean"] | None = None) -> Tensor:
+        """Largest distance of a weight from {-1, 0, 1}, in each matrix of :meth:`sparse_parts`.
+
+        ``together``: their mean or their maximum, which is how the Primer's text has it for all units; by default
+        ``matrices_together``, which is how its numbers have it.
+        """
+        errors = torch.stack([weight_sparsity_error(part) for part in self.sparse_parts().values()])
+        together = self.matrices_together if together is None else together
+        return errors.mean() if one_of("together", together, ("max", "mean")) == "mean" else errors.amax()
 
     def penalty(self) -> Tensor:
         """The unit's own regulariser, without its weight; zero where its paper has none."""
@@ -118,7 +145,8 @@ class Unit(nn.Module):
         """The sympy expression the unit computes (a column matrix if it has several outputs).
 
         Weights within ``tolerance`` of one of the unit's discrete values are taken as that value; the others stay
-        numbers and are marked with ``≈``.
+        numbers and are marked with ``≈``. It holds where the unit gives a number: at a zero or a negative input some
+        give NaN (their docstrings say so), though the expression has a value there.
         """
         return symbolic.formula(self, names, tolerance)
 

@@ -124,12 +124,15 @@ class CalcNet(nn.Module):
     """Evaluates an expression such as ``"a * (b - 2) / 4"``; every operation is done by a unit (..., 2) -> (..., 1).
 
     ``units`` maps ``+ - * / ^`` to such modules, usually trained before; what it leaves out is taken from
-    :func:`exact_units`, which knows all but ``^``. The values of names are tensors of shapes that broadcast.
+    :func:`exact_units`, which knows all but ``^``, in the type and on the device of those given. The values of names
+    are numbers, or tensors of shapes that broadcast.
 
     Mistry et al. (2022), section 5.6: the expression is decomposed into sub-expressions that obey the rules of
     precedence and solved from the inside outwards. Chosen here, where that leaves it open: the order is found by the
     shunting yard, unary minus is the subtraction unit's 0 - x, and gradients pass to the units and to the values.
     """
+
+    like: Tensor
 
     def __init__(self, units: Mapping[str, nn.Module] | None = None, *, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -137,21 +140,33 @@ class CalcNet(nn.Module):
         unknown = [symbol for symbol in units if symbol not in _BINDING]
         if unknown:
             raise ValueError(f"units must be given for operators among {' '.join(_BINDING)}, got {unknown[0]!r}")
+        for symbol, unit in units.items():
+            sizes = getattr(unit, "in_features", 2), getattr(unit, "out_features", 1)
+            if sizes != (2, 1):
+                raise ValueError(
+                    f"the unit for {symbol} must have 2 inputs and 1 output, got {sizes[0]} and {sizes[1]}"
+                )
+        example = next((p for unit in units.values() for p in unit.parameters()), None)
+        if example is not None:
+            device, dtype = device or example.device, dtype or example.dtype
         self.units = nn.ModuleDict({**exact_units(device, dtype), **units})
         self.register_buffer("like", torch.empty(0, device=device, dtype=dtype), persistent=False)
 
-    def forward(self, expression: str, values: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The value of ``expression``: a scalar tensor, or the broadcast shape of the ``values`` it names."""
+    def forward(self, expression: str, values: Mapping[str, Tensor | float] | None = None) -> Tensor:
+        """The value of ``expression``: a scalar tensor, or the broadcast shape of the ``values`` it names.
+
+        Values that are plain numbers or of another type become the type of the units.
+        """
         values = values or {}
 
         def named(token: Token) -> Tensor:
             if token.text not in values:
                 known = ", ".join(values) or "none"
                 _fail(expression, token.position, f"a name that has a value ({known})", repr(token.text))
-            return values[token.text]
+            return torch.as_tensor(values[token.text]).to(self.like)
 
         def number(token: Token) -> Tensor:
-            return self.like.new_tensor(float(token.text))  # pyright: ignore[reportCallIssue]
+            return self.like.new_tensor(float(token.text))
 
         def applied(unit: nn.Module, left: Tensor, right: Tensor) -> Tensor:
             return unit(torch.stack(torch.broadcast_tensors(left, right), -1)).squeeze(-1)

@@ -1,6 +1,6 @@
 """Bounds applied after an optimiser step, as a function and as an optimiser hook."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ def parameter_bounds(model: nn.Module) -> dict[str, tuple[float, float]]:
     found = {}
     for prefix, module in model.named_modules():
         bounds = getattr(module, "bounds", None)
-        if isinstance(bounds, dict):
+        if isinstance(bounds, Mapping):
             own = dict(module.named_parameters(recurse=False))
             found |= {f"{prefix}.{name}" if prefix else name: limits for name, limits in bounds.items() if name in own}
     return found

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, number, one_of, snap, weight_sparsity_error
+from numerate.units.base import Unit, number, one_of, snap
 from numerate.units.nac import FAR, nac_weight, saturated
 from numerate.units.nmu import nmu
 
@@ -23,7 +23,7 @@ def inalu_product(x: Tensor, weight: Tensor, *, eps: float = 1e-7, limit: float 
     instead. Primer, eqs. 8 and 9.
     """
     log_size = torch.log(x.abs().clamp(min=eps))
-    if clip == "sum":
+    if one_of("clip", clip, ("sum", "input")) == "sum":
         exponent = F.linear(log_size, weight).clamp(max=limit)
     else:
         exponent = (log_size.unsqueeze(-2) * weight).clamp(max=limit).sum(-1)
@@ -73,6 +73,7 @@ class INALU(Unit):
         "chosen": (0.0, 1.0),
         "eps": (0.0,),
     }
+    matrices_together = "mean"
     w_hat_add: nn.Parameter
     m_hat_add: nn.Parameter
     w_hat_mul: nn.Parameter
@@ -130,9 +131,6 @@ class INALU(Unit):
     def coefficients(self) -> dict[str, Tensor]:
         gate = {"chosen": self.gate.sigmoid()} if self.gate_kind == "independent" else {"gate": self.gate}
         return {**gate, "eps": torch.tensor(self.eps)}
-
-    def sparsity_error(self) -> Tensor:
-        return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).mean()
 
     def penalty(self) -> Tensor:
         tensors = (self.w_hat_add, self.m_hat_add, self.w_hat_mul, self.m_hat_mul, self.gate)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import symbolic
-from numerate.units.base import Unit, one_of, snap, weight_sparsity_error
+from numerate.units.base import Unit, chosen, one_of, snap
 from numerate.units.nac import FAR
 from numerate.units.nmu import nmu
 
@@ -22,12 +22,29 @@ def mcfc(x: Tensor, junction: Tensor, out_gate: Tensor) -> Tensor:
     return out_gate * F.linear(x, junction)
 
 
-def mul_mcfc(x: Tensor, junction: Tensor, out_gate: Tensor, bias: Tensor) -> Tensor:
-    r""":math:`y_o = \exp(g_o \sum_i J_{oi} \log x_i + c_o)`; NaN for negative x.
+def mul_mcfc(
+    x: Tensor,
+    junction: Tensor,
+    out_gate: Tensor,
+    bias: Tensor,
+    sign_gate: Tensor | None = None,
+    *,
+    sign: str | None = None,
+) -> Tensor:
+    r""":math:`y_o = \exp(g_o \sum_i J_{oi} \log x_i + c_o)`; NaN for negative x unless there is a ``sign``.
 
-    x: (..., I), junction: (O, I); out_gate, bias: (O,) -> (..., O)
+    x: (..., I), junction: (O, I); out_gate, bias: (O,) -> (..., O). With ``sign`` the logarithm is of \|x\|, and y is
+    multiplied by :math:`\prod_i (\mathrm{sgn}(x_i) J_{oi} + 1 - J_{oi})` (``"product"``) or by
+    :math:`\cos(π \sum_i J_{oi} \hat γ_i [x_i < 0])` (``"cosine"``), ``sign_gate`` γ: (I,), clipped to [0, 1] here.
     """
-    return torch.exp(mcfc(torch.log(x), junction, out_gate) + bias)
+    if sign is None:
+        return torch.exp(mcfc(torch.log(x), junction, out_gate) + bias)
+    size = torch.exp(mcfc(torch.log(x.abs()), junction, out_gate) + bias)
+    if one_of("sign", sign, ("product", "cosine")) == "product":
+        return size * nmu(x.sign(), junction)
+    if sign_gate is None:
+        raise ValueError("sign='cosine' needs a sign_gate, one number per input")
+    return size * torch.cos(F.linear(torch.where(x < 0, pi * sign_gate.clamp(0, 1), 0.0), junction))
 
 
 def orthogonal_(tensor: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -49,10 +66,9 @@ def reset_junction(junction_hat: Tensor, gate_weight: Tensor, gate_bias: Tensor,
 
 def snapped_junction(junction_hat: Tensor, gate_weight: Tensor, gate_bias: Tensor) -> dict[str, Tensor]:
     """Parameters that send every input wholly to its strongest output and open or close every output gate."""
-    strongest = F.one_hot(junction_hat.argmax(-2), junction_hat.shape[-2]).transpose(-1, -2)
     out_gate = torch.sigmoid(gate_weight.squeeze(-1) + gate_bias)
     return {
-        "junction_hat": FAR * strongest.to(junction_hat.dtype),
+        "junction_hat": FAR * chosen(junction_hat, -2),
         "gate_weight": FAR * (2 * snap(out_gate, (0.0, 1.0)) - 1).unsqueeze(-1),
         "gate_bias": torch.zeros_like(gate_bias),
     }
@@ -70,6 +86,7 @@ class MCFC(Unit):
     """
 
     levels = {"junction": (0.0, 1.0), "out_gate": (0.0, 1.0)}
+    matrices_together = "mean"
     junction_hat: nn.Parameter
     gate_weight: nn.Parameter
     gate_bias: nn.Parameter
@@ -96,9 +113,8 @@ class MCFC(Unit):
     def coefficients(self) -> dict[str, Tensor]:
         return {"out_gate": self._out_gate()}
 
-    def sparsity_error(self) -> Tensor:
-        parts = self.effective_weights() | self.coefficients()
-        return torch.stack([weight_sparsity_error(part) for part in parts.values()]).mean()
+    def sparse_parts(self) -> dict[str, Tensor]:
+        return self.effective_weights() | self.coefficients()
 
     def penalty(self) -> Tensor:
         return -((self.junction_hat**2).mean() + (self.gate_weight**2).mean() + (self.gate_bias**2).mean())
@@ -126,6 +142,7 @@ class MulMCFC(Unit):
     """
 
     levels = {"junction": (0.0, 1.0), "out_gate": (0.0, 1.0), "bias": (0.0,), "sign_gate": (0.0, 1.0)}
+    matrices_together = "mean"
     neutral = 1.0
     junction_hat: nn.Parameter
     gate_weight: nn.Parameter
@@ -160,12 +177,7 @@ class MulMCFC(Unit):
 
     def forward(self, x: Tensor) -> Tensor:
         x, junction = self.check_input(x), self.junction_hat.softmax(-2)
-        size = mul_mcfc(x if self.sign is None else x.abs(), junction, self._out_gate(), self.bias)
-        if self.sign is None:
-            return size
-        if self.sign_gate is None:
-            return size * nmu(x.sign(), junction)
-        return size * torch.cos(F.linear(torch.where(x < 0, pi * self.sign_gate.clamp(0, 1), 0.0), junction))
+        return mul_mcfc(x, junction, self._out_gate(), self.bias, self.sign_gate, sign=self.sign)
 
     def _out_gate(self) -> Tensor:
         return torch.sigmoid(self.gate_weight.squeeze(-1) + self.gate_bias)
@@ -177,9 +189,8 @@ class MulMCFC(Unit):
         found = {"out_gate": self._out_gate(), "bias": self.bias}
         return found if self.sign_gate is None else {**found, "sign_gate": self.sign_gate.clamp(0, 1)}
 
-    def sparsity_error(self) -> Tensor:
-        parts = self.effective_weights() | self.coefficients()
-        return torch.stack([weight_sparsity_error(part) for part in parts.values()]).mean()
+    def sparse_parts(self) -> dict[str, Tensor]:
+        return self.effective_weights() | self.coefficients()
 
     def penalty(self) -> Tensor:
         return -((self.junction_hat**2).mean() + (self.gate_weight**2).mean() + (self.gate_bias**2).mean())

@@ -1,6 +1,7 @@
 """Baselines: a dense layer and a multilayer perceptron, with every nonlinearity that the papers compare."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from math import sqrt
 from typing import Any
@@ -43,6 +44,8 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, slope: Tensor | None = None, 
 
     x: (..., I), weight: (O, I), bias: (O,) -> (..., O); CReLU: (..., 2 O).
     """
+    if (slope is not None) != (one_of("activation", activation, NAMES) == "prelu"):
+        raise ValueError(f"activation='prelu' needs a slope and no other takes one, got activation={activation!r}")
     z = F.linear(x, weight) + bias  # apart, so that stacked layers round as a single one does
     return torch.where(z > 0, z, slope * z) if slope is not None else ACTIVATIONS[activation](z)
 
@@ -171,6 +174,28 @@ class MLP(Unit):
         return f"{super().extra_repr()}, hidden={self.hidden!r}, activation={self.activation!r}"
 
 
+@cache
+def _threshold() -> Any:
+    import sympy
+
+    class threshold(sympy.Function):
+        """z above the threshold, else the value below; of numbers alone, as sympy's own steps compare long sums."""
+
+        nargs = 1
+        is_real = True
+
+        @classmethod
+        def eval(cls, *args: Any) -> Any:
+            (z,) = args
+            return (z if z > THRESHOLD else sympy.Integer(BELOW)) if z.is_Number else None
+
+        @staticmethod
+        def _imp_(z: float) -> float:
+            return z if z > THRESHOLD else BELOW
+
+    return threshold
+
+
 def _nonlinear(activation: str, z: Any, slope: Any = None) -> Any:
     """The nonlinearity in sympy; maxima and minima are left unevaluated, as comparing long sums is slow."""
     import sympy
@@ -191,7 +216,7 @@ def _nonlinear(activation: str, z: Any, slope: Any = None) -> Any:
         "relu6": lambda: above(z) - above(z - 6),
         "tanh": lambda: sympy.tanh(z),
         "softsign": lambda: z / (1 + sympy.Abs(z)),
-        "threshold": lambda: sympy.Piecewise((z, z > THRESHOLD), (BELOW, True)),
+        "threshold": lambda: _threshold()(z),
         "selu": lambda: SELU_SCALE * (above(z) + SELU_ALPHA * below(sympy.exp(z) - 1)),
         "elu": lambda: above(z) + below(sympy.exp(z) - 1),
         "softshrink": lambda: above(z - half) + below(z + half),

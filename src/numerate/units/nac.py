@@ -95,7 +95,7 @@ def draw_nac_(*weights: Tensor, fan_floor: int, generator: torch.Generator | Non
 def saturated(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(w_hat, m_hat) at which :func:`nac_weight` is exactly the nearest of -1, 0, 1 to ``weight``."""
     level = snap(weight, (-1.0, 0.0, 1.0))
-    size = torch.full_like(level, FAR)
+    size = torch.where(level.isnan(), level, FAR)
     return torch.where(level < 0, -size, size), torch.where(level == 0, -size, size)
 
 

@@ -35,6 +35,22 @@ def golden_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:
     return nac_weight(LOG_PHI * w_hat, LOG_PHI * m_hat)
 
 
+def gnalu(
+    x: Tensor, w_hat: Tensor, m_hat: Tensor, gate: Tensor, *, gate_base: str = "golden", eps: float = 1e-7
+) -> Tensor:
+    r""":func:`nalu` with W of :func:`golden_weight` and :math:`g = σ_φ(G x)`; with ``gate_base="e"`` :math:`σ(G x)`.
+
+    x: (..., I); w_hat, m_hat, gate: (O, I) -> (..., O). Mistry et al. (2022), eqs. 22 to 25.
+    """
+    weight = golden_weight(w_hat, m_hat)
+    return nalu(x, weight, weight, golden_gate(gate, gate_base), eps=eps)
+
+
+def golden_gate(gate: Tensor, base: str) -> Tensor:
+    r"""G with which the usual sigmoid is :math:`σ_φ` (``base="golden"``) or stays what it is (``"e"``); any shape."""
+    return LOG_PHI * gate if one_of("gate_base", base, ("golden", "e")) == "golden" else gate
+
+
 def complex_nalu(x: Tensor, weight: Tensor, gate: Tensor, *, eps: float = 1e-7) -> Tensor:
     r"""NALU with :math:`m = \mathrm{Re} \exp(W \log(x + \epsilon)) = \exp(W \log|x + ε|) \cos(π W [x + ε < 0])`.
 
@@ -165,17 +181,14 @@ class GNALU(Unit):
         nn.init.xavier_uniform_(self.gate, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = golden_weight(self.w_hat, self.m_hat)
-        return nalu(self.check_input(x), weight, weight, self._gate(), eps=self.eps)
-
-    def _gate(self) -> Tensor:
-        return LOG_PHI * self.gate if self.gate_base == "golden" else self.gate
+        x = self.check_input(x)
+        return gnalu(x, self.w_hat, self.m_hat, self.gate, gate_base=self.gate_base, eps=self.eps)
 
     def effective_weights(self) -> dict[str, Tensor]:
         return {"weight": golden_weight(self.w_hat, self.m_hat)}
 
     def coefficients(self) -> dict[str, Tensor]:
-        return {"gate": self._gate(), "eps": torch.tensor(self.eps)}
+        return {"gate": golden_gate(self.gate, self.gate_base), "eps": torch.tensor(self.eps)}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
         w_hat, m_hat = saturated(golden_weight(self.w_hat, self.m_hat))

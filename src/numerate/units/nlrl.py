@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from numerate.units.base import SATURATED, Unit, number, one_of, snap
 from numerate.units.nmu import draw_nmu_
 
+FORMS, GATES = ("full", "and", "or"), ("formula", "words")
+
 
 def conjunction(literal: Tensor, weight: Tensor, eps: float) -> Tensor:
     r"""AND of the chosen literals: :math:`\exp \sum_i A_{oi} \log(|\hat x_{oi}| + \epsilon)`.
@@ -32,6 +34,7 @@ def nlrl(x: Tensor, weight: Tensor, negation: Tensor, output: Tensor, *, form: s
 
     x: (..., I); weight, negation: (O, I); output: (O,) -> (..., O). Primer, eqs. 26 to 29.
     """
+    form, gate = one_of("form", form, FORMS), one_of("gate", gate, GATES)
     x = x.unsqueeze(-2)
     literal = (1 - negation) * x + negation * (1 - x)
     if form == "full":
@@ -82,8 +85,7 @@ class NLRL(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.form = one_of("form", form, ("full", "and", "or"))
-        self.gate = one_of("gate", gate, ("formula", "words"))
+        self.form, self.gate = one_of("form", form, FORMS), one_of("gate", gate, GATES)
         if form != "full" and gate != "formula":
             raise ValueError(f"gate={gate!r} chooses between AND and OR and needs form='full', got form={form!r}")
         self.eps = number("eps", eps, 0, above=True)
@@ -111,8 +113,8 @@ class NLRL(Unit):
         return {**gates, "eps": torch.tensor(self.eps)}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
-        gates = {name: SATURATED * getattr(self, name).sign() for name in ("negation", "output")}
-        gates = {name: torch.where(value == 0, -SATURATED, value) for name, value in gates.items()}
+        names = ("negation", "output")
+        gates = {name: SATURATED * snap(getattr(self, name).sigmoid() * 2 - 1, (-1.0, 1.0)) for name in names}
         return {"weight": snap(self.weight, self.levels["weight"]), **gates}
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:

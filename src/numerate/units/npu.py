@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, number, one_of, weight_sparsity_error
+from numerate.units.base import Unit, number, one_of
 from numerate.units.nau import draw_nau_
 
 EPS = 2.0**-23
@@ -78,6 +78,7 @@ class NPU(Unit):
 
     levels = {"weight_real": (-1.0, 0.0, 1.0), "weight_imag": (0.0,), "gate": (0.0, 1.0), "eps": (0.0,)}
     neutral = 1.0
+    matrices_together = "mean"
     weight_real: nn.Parameter
     weight_imag: nn.Parameter
     gate: nn.Parameter
@@ -113,9 +114,6 @@ class NPU(Unit):
 
     def coefficients(self) -> dict[str, Tensor]:
         return {"gate": self.gate.clamp(0, 1), "eps": torch.tensor(self.eps)}
-
-    def sparsity_error(self) -> Tensor:
-        return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).mean()
 
     def penalty(self) -> Tensor:
         return self.weight_real.abs().sum() + self.weight_imag.abs().sum() + self.gate.abs().sum()
@@ -189,6 +187,7 @@ class NaiveNPU(Unit):
 
     levels = {"weight_real": (-1.0, 0.0, 1.0), "weight_imag": (0.0,), "eps": (0.0,)}
     neutral = 1.0
+    matrices_together = "mean"
     weight_real: nn.Parameter
     weight_imag: nn.Parameter
 
@@ -213,9 +212,6 @@ class NaiveNPU(Unit):
 
     def coefficients(self) -> dict[str, Tensor]:
         return {"eps": torch.tensor(self.eps)}
-
-    def sparsity_error(self) -> Tensor:
-        return torch.stack([weight_sparsity_error(w) for w in self.effective_weights().values()]).mean()
 
     def penalty(self) -> Tensor:
         return self.weight_real.abs().sum() + self.weight_imag.abs().sum()

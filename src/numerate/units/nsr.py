@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import symbolic
-from numerate.units.base import SATURATED, Unit, number, one_of, positive, snap
+from numerate.units.base import SATURATED, Unit, chosen, flag, number, one_of, positive, snap
 
 COMPARISONS: Mapping[str, tuple[float, float, float]] = {
     "<": (-1.0, -0.5, -0.5),
@@ -95,7 +95,7 @@ class NSR(Unit):
     ) -> None:
         super().__init__(in_features, out_features)
         self.paths = positive("paths", paths)
-        self.scale, self.pair = float(number("scale", scale, 0, above=True)), pair
+        self.scale, self.pair = float(number("scale", scale, 0, above=True)), flag("pair", pair)
         for name in ("first", "second"):
             empty = torch.empty(paths, out_features, in_features, device=device, dtype=dtype)
             self.register_parameter(name, nn.Parameter(empty))
@@ -116,9 +116,16 @@ class NSR(Unit):
     @torch.no_grad()
     def compare_(self, symbol: str, left: int = 0, right: int = 1, *, output: int = 0, sharpness: float = 20.0) -> Self:
         """Make output number ``output`` the comparison ``x[left] symbol x[right]``; further paths are switched off."""
-        for logits, chosen in ((self.first, left), (self.second, right)):
+        for name, place, count in (
+            ("left", left, self.in_features),
+            ("right", right, self.in_features),
+            ("output", output, self.out_features),
+        ):
+            if not -count <= place < count:
+                raise ValueError(f"{name} must be from 0 to {count - 1}, got {place!r}")
+        for logits, place in ((self.first, left), (self.second, right)):
             logits[:, output] = 0
-            logits[:, output, chosen] = SATURATED
+            logits[:, output, place] = SATURATED
         for weight, value in zip((self.sign, self.zero, self.bias), comparison(symbol, sharpness)):
             weight[:, output] = 0
             weight[0, output] = value
@@ -131,11 +138,7 @@ class NSR(Unit):
         return {"sign": self.sign, "zero": self.zero, "bias": self.bias}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
-        choices = {name: getattr(self, name) for name in ("first", "second")}
-        choices = {
-            name: SATURATED * F.one_hot(logits.argmax(-1), self.in_features).to(logits.dtype)
-            for name, logits in choices.items()
-        }
+        choices = {name: SATURATED * chosen(getattr(self, name), -1) for name in ("first", "second")}
         return {**choices, **{name: snap(getattr(self, name), self.levels[name]) for name in ("sign", "zero", "bias")}}
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
@@ -160,8 +163,6 @@ class NSR(Unit):
         difference, so it adds the same whatever the inputs are. Where the paths compare different pairs there is no
         single comparison, and ``several`` says so. ``names``: one per input, a list, ``"a b c"`` or ``"abc"``.
         """
-        if isinstance(names, str) and not {" ", ","} & set(names):
-            names = list(names)
         names = symbolic.input_names(names, self.in_features)
         left, right = self.first.argmax(-1), self.second.argmax(-1)
         sign, zero, bias = torch.where(left < right, self.sign, -self.sign), self.zero, self.bias

@@ -56,20 +56,28 @@ def r_z_sum(weight: Tensor, mean_input: Tensor) -> Tensor:
 
 def l1(model: nn.Module) -> Tensor:
     """Sum of absolute values over all parameters of ``model`` (the NPU's penalty)."""
-    return torch.stack([p.abs().sum() for p in model.parameters()]).sum()
+    return torch.stack([p.abs().sum() for p in model.parameters()] or [torch.zeros(())]).sum()
 
 
 def penalty(model: nn.Module) -> Tensor:
     """Sum of the units' own penalties over all layers of ``model``."""
     terms = [unit.penalty() for _, unit in outer_units(model)]
-    return torch.stack(terms).sum() if terms else next(model.parameters()).new_zeros(())
+    return torch.stack(terms).sum() if terms else next(model.parameters(), torch.zeros(())).new_zeros(())
 
 
 def sparsity_error(model: nn.Module) -> Tensor:
-    """Largest sparsity error over all units and linear layers of ``model``, as the papers report it."""
+    """Largest sparsity error over all units and linear layers of ``model``, as the papers report it; NaN if none."""
     errors = [unit.sparsity_error() for _, unit in outer_units(model)]
     errors += [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
-    return torch.stack(errors).amax() if errors else next(model.parameters()).new_full((), float("nan"))
+    return (
+        torch.stack(errors).amax() if errors else next(model.parameters(), torch.zeros(())).new_full((), float("nan"))
+    )
+
+
+def _as_numbers(step: Tensor | float) -> Tensor:
+    """A step or several as floating numbers, whatever it came as."""
+    step = torch.as_tensor(step)
+    return step if step.is_floating_point() else step.to(torch.get_default_dtype())
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,8 @@ class Ramp:
         if not self.start <= self.end:
             raise ValueError(f"a Ramp must not end before it starts, got start={self.start!r}, end={self.end!r}")
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | float) -> Tensor:
+        step = _as_numbers(step)
         if self.start == self.end:
             return self.scale * (step >= self.start).to(step.dtype)
         return self.scale * ((step - self.start) / (self.end - self.start)).clamp(0, 1)
@@ -107,7 +116,8 @@ class Saturating:
     def __post_init__(self) -> None:
         number("rate", self.rate, 0, above=True)
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | float) -> Tensor:
+        step = _as_numbers(step)
         return -self.scale * torch.expm1(-self.rate * step)
 
 
@@ -123,7 +133,8 @@ class Growth:
     def __post_init__(self) -> None:
         positive("every", self.every)
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | float) -> Tensor:
+        step = _as_numbers(step)
         grown = self.start * self.factor ** torch.div(step, self.every, rounding_mode="floor")
         return grown.clamp(max=self.end)
 
@@ -134,7 +145,8 @@ class Constant:
 
     scale: float
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | float) -> Tensor:
+        step = _as_numbers(step)
         return torch.full_like(step, self.scale)
 
 
@@ -145,5 +157,6 @@ class After:
     scale: float
     step: int
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | float) -> Tensor:
+        step = _as_numbers(step)
         return self.scale * (step > self.step).to(step.dtype)

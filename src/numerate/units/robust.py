@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, number, one_of
+from numerate.units.base import Unit, flag, number, one_of
 from numerate.units.nau import draw_nau_
 from numerate.units.nmu import draw_nmu_, nmu
 from numerate.units.npu import EPS
@@ -53,7 +53,8 @@ def reciprocal_unit(x: Tensor, weight: Tensor, *, training: bool = False) -> Ten
     """
     chosen = torch.tanh(1000 * weight) ** 2 if training else weight.abs()
     x = x.unsqueeze(-2)
-    return (x.sign() * x.abs() ** weight * chosen + (1 - chosen)).prod(-1)
+    sign = torch.where(x.isnan(), x, x.sign())  # torch's sign of NaN is 0, and its power of 0 is 1
+    return (sign * x.abs() ** weight * chosen + (1 - chosen)).prod(-1)
 
 
 class StochasticNMU(Unit):
@@ -145,9 +146,9 @@ class NMRU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        self.sign, self.eps, self.eval_eps = sign, number("eps", eps, 0), number("eval_eps", eval_eps, 0)
+        self.sign, self.eps, self.eval_eps = flag("sign", sign), number("eps", eps, 0), number("eval_eps", eval_eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features, device=device, dtype=dtype))
-        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if gate else None
+        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if flag("gate", gate) else None
         self.register_parameter("gate", gates)
         self.reset_parameters()
 

@@ -115,13 +115,15 @@ def signed_powers(inputs: Sequence[Any], exponents: Sequence[Any], eps: Any) -> 
 
 
 def input_names(names: Sequence[str] | None, count: int) -> list[str]:
-    """``names`` as a list of ``count``, x1, x2, ... if None; a string is split at blanks and commas."""
+    """``names`` as a list of ``count``; x1, x2, ... if None; a string is cut at blanks and commas or into letters."""
     if isinstance(names, str):
-        names = names.replace(",", " ").split()
+        names = list(names) if names.isalpha() and len(names) == count else names.replace(",", " ").split()
     if names is None:
         names = [f"x{i + 1}" for i in range(count)]
     if len(names) != count:
         raise ValueError(f"names must give {count} input names, got {len(names)}")
+    if len({*map(str, names)}) < count:
+        raise ValueError(f"names must give {count} different names, got {', '.join(map(str, names))}")
     return [str(name) for name in names]
 
 
@@ -136,9 +138,9 @@ def expressions(module: nn.Module, inputs: list[Any], tolerance: float) -> list[
     """What ``module`` computes of sympy expressions: one per output."""
     from numerate.units.base import Unit
 
+    if isinstance(module, Unit | nn.Linear) and len(inputs) != module.in_features:
+        raise ValueError(f"{type(module).__name__} takes {module.in_features} inputs, got {len(inputs)}")
     if isinstance(module, Unit):
-        if len(inputs) != module.in_features:
-            raise ValueError(f"{type(module).__name__} takes {module.in_features} inputs, got {len(inputs)}")
         levels = module.levels
         weights = {
             name: rounded_matrix(weight, levels.get(name, ()), tolerance)
@@ -175,11 +177,14 @@ def _in_features(module: nn.Module) -> int:
 def formula(module: nn.Module, names: Sequence[str] | None = None, tolerance: float = 0.01) -> Any:
     """The sympy expression that a unit, or an ``nn.Sequential`` of units, computes.
 
-    ``names``: one per input, a list or a string such as ``"a b c"``; default x1, x2, ...
+    ``names``: one per input, a list or a string such as ``"a b c"`` or ``"abc"``; default x1, x2, ...
     One output gives an expression, several a column matrix. Numbers marked ≈ are not discrete values of the unit.
     """
     import sympy
 
+    from numerate.units.base import number
+
+    tolerance = number("tolerance", tolerance, 0)
     inputs = [symbol(name) for name in input_names(names, _in_features(module))]
     outputs = expressions(module, inputs, tolerance)
     return outputs[0] if len(outputs) == 1 else sympy.Matrix(outputs)
