@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -204,6 +205,44 @@ def test_second_derivatives(kind: type[CellLayer], options: dict[str, Any], coun
 
 
 @each_layer
+def test_batches_of_gradients(kind: type[CellLayer], options: dict[str, Any], count: list[int]) -> None:
+    layer, x = make(kind.__name__, **options), torch.randn(3, 2, I, dtype=torch.float64)
+    above, found = torch.randn(4, 3, 2, H, dtype=torch.float64), []
+    for mode in ("plain", "native"):
+        with use_loop(mode):
+            outputs = layer(x)[0]
+            jacobian = torch.autograd.functional.jacobian(lambda x: layer(x)[0].sum(-1), x, vectorize=True)
+
+        def pulled(g: Tensor, outputs: Tensor = outputs) -> Any:
+            return torch.autograd.grad(outputs, list(layer.parameters()), g, retain_graph=True)
+
+        batched = torch.autograd.grad(
+            outputs, list(layer.parameters()), above, is_grads_batched=True, retain_graph=True
+        )
+        found.append([jacobian, *batched, *vmap(pulled)(above)])
+    for expected, got in zip(*found):
+        torch.testing.assert_close(got, expected, atol=1e-11, rtol=1e-10)
+    assert count
+
+
+def test_first_use_from_several_threads() -> None:
+    layers = [kind(I, 37) for kind in (URLSTM, URGRU, GRU, GRU)]  # a size that no other test has traced
+    x = torch.randn(fast.SHORTEST, B, I)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda layer: layer(x)[0], layers))
+    for layer, outputs in zip(layers, found):
+        with use_loop("plain"):
+            torch.testing.assert_close(outputs, layer(x)[0])
+
+
+def test_a_loop_is_built_once_whichever_threads_ask() -> None:
+    cell = URLSTM(1, 39).cell
+    with ThreadPoolExecutor(4) as pool:
+        loops = set(pool.map(lambda _: fast._native_loop(cell, torch.device("cpu"), torch.float32), range(4)))
+    assert len(loops) == 1
+
+
+@each_layer
 def test_autocast_on_a_cpu_keeps_single_precision(kind: type[CellLayer], options: dict[str, Any]) -> None:
     layer, x = make(kind.__name__, torch.float32, **options), torch.randn(T, B, I)
     expected = run(layer, x, None, "native")
@@ -217,6 +256,20 @@ def test_autocast_on_a_cpu_keeps_single_precision(kind: type[CellLayer], options
         assert (wanted - got).norm() <= 1e-2 * wanted.norm()
     assert (narrow.dtype, final[0].dtype) == (torch.bfloat16, torch.float32)
     torch.testing.assert_close(narrow.float(), expected[0], atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["RNN", "NRU", "GRU", "EURNN", "LSTM"])
+def test_autocast_gives_back_the_types_that_came_in(name: str, dtype: torch.dtype, count: list[int]) -> None:
+    layer = make(name, torch.float32, **OPTIONS[name][0])
+    for steps in (fast.SHORTEST - 1, fast.SHORTEST):
+        x, hx = torch.randn(steps, B, I, dtype=dtype), states(layer)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs, final = layer(x)
+            assert {entry.dtype for entry in (outputs, *final)} == {dtype}
+            outputs, final = layer(x, hx)
+            assert (outputs.dtype, *(entry.dtype for entry in final)) == (dtype, *(entry.dtype for entry in hx))
+    assert len(count) == 2
 
 
 # ---------------------------------------------------------------- what takes plain steps
@@ -296,14 +349,14 @@ def test_without_a_compiler_one_notice_and_the_same_numbers(
     layer, x = make("UGRNN", torch.float32), torch.randn(fast.SHORTEST, B, I)
     expected = layer(x)[0]
     monkeypatch.setattr(native, "find_compiler", missing)
-    fast._native_loop.cache_clear()
+    fast._built.cache_clear()
     fast._told.clear()
     count.clear()
     try:
         with caplog.at_level(logging.WARNING, "numerate"):
             found = [layer(x)[0] for _ in range(2)]
     finally:
-        fast._native_loop.cache_clear()
+        fast._built.cache_clear()
     torch.testing.assert_close(found[0], expected)
     assert not count
     assert [r.message for r in caplog.records if r.name == "numerate"] == [
@@ -332,8 +385,10 @@ def test_fused_operations_are_the_same_mathematics(name: str, reverse: bool) -> 
         loss = outputs.square().sum() + sum(entry.pow(3).sum() for entry in final)
         once = torch.autograd.grad(loss, inputs, retain_graph=True)
         gradient = torch.autograd.grad(loss, inputs, create_graph=True)
+        above = outputs.detach().expand(2, T, B, H)
+        batch = torch.autograd.grad(outputs, inputs, above, is_grads_batched=True, retain_graph=True)
         twice = torch.autograd.grad(sum(g.square().sum() for g in gradient), inputs)  # type: ignore[arg-type]
-        found.append([outputs, *final, *once, *gradient, *twice])
+        found.append([outputs, *final, *once, *gradient, *twice, *batch])
     for expected, got in zip(*found):
         torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-9)
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
 from numerate.loops import native
 from numerate.loops.pointwise import Activate, Pointwise, Sizes, pointwise
@@ -282,7 +283,10 @@ def run(
     extras: tuple[Tensor, ...],
     plain: Plain,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state. ``plain`` serves second derivatives."""
+    """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state.
+
+    ``plain`` serves second derivatives and batches of gradients.
+    """
     tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         outputs, *final = _Differentiable.apply(loop, walk, plain, *tensors)
@@ -313,9 +317,10 @@ class _Differentiable(torch.autograd.Function):
         history = tensors[ctx.inputs :]
         gx, weight, state, extras = _apart(loop, tensors[: ctx.inputs])
         with torch.autocast(gx.device.type, enabled=False):
-            if torch.is_grad_enabled():  # this gradient is to be differentiated in its turn
-                outputs, final = ctx.plain(gx, weight, state, extras)
-                found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:], again=True)
+            if by_plain_steps(above):
+                with torch.enable_grad():
+                    outputs, final = ctx.plain(gx, weight, state, extras)
+                found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:])
                 return None, None, None, *found
             dout = None if above[0] is None else above[0].contiguous()
             dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
@@ -323,21 +328,23 @@ class _Differentiable(torch.autograd.Function):
         return None, None, None, dgx, dweight, *dstate, *dextra
 
 
+def by_plain_steps(above: Sequence[Tensor | None]) -> bool:
+    """Whether gradients are to be differentiated in their turn, or come as a batch, whose numbers have no address."""
+    kinds = is_batchedtensor, is_legacy_batchedtensor
+    return torch.is_grad_enabled() or any(is_batch(g) for g in above if g is not None for is_batch in kinds)
+
+
 def gradients(
-    results: Sequence[Tensor],
-    above: Sequence[Tensor | None],
-    inputs: Sequence[Tensor],
-    needed: Sequence[bool],
-    again: bool,
+    results: Sequence[Tensor], above: Sequence[Tensor | None], inputs: Sequence[Tensor], needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Gradients of the needed inputs by autograd; with ``again`` they can be differentiated in their turn."""
+    """Gradients of the needed inputs by autograd, which can be differentiated in their turn if that is enabled."""
     pairs = [(value, g) for value, g in zip(results, above) if g is not None and value.requires_grad]
     wanted = [tensor for tensor, need in zip(inputs, needed) if need]
     found = torch.autograd.grad(
         [value for value, _ in pairs],
         wanted,
         [g for _, g in pairs],
-        create_graph=again,
+        create_graph=torch.is_grad_enabled(),
         retain_graph=True,
         allow_unused=True,
     )

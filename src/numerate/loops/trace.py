@@ -8,6 +8,7 @@ between the graphs is the batch, so no size is reserved as a mark, and numbers s
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from threading import RLock
 from typing import Any
 
 import torch
@@ -25,6 +26,10 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
     _aten._softmax, _aten._log_softmax, _aten._softmax_backward_data, _aten._log_softmax_backward_data,
     _aten._prelu_kernel, _aten._prelu_kernel_backward, _aten.silu, _aten.std,
 ]  # fmt: skip
+
+
+_tracing = RLock()
+"""``make_fx`` changes torch while it traces: one thread at a time."""
 
 
 class NotLowered(NotImplementedError):
@@ -139,7 +144,8 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
         return tuple(results.values())
 
     pure = functionalize(flat, remove="mutations")
-    module = make_fx(pure, decomposition_table=_decompositions(), tracing_mode="fake")(*values.values())
+    with _tracing:
+        module = make_fx(pure, decomposition_table=_decompositions(), tracing_mode="fake")(*values.values())
     module.graph.eliminate_dead_code()
     return module, names
 

@@ -1,9 +1,9 @@
 """Which loop walks along time: native code where it exists and pays, else the plain steps, with equal results.
 
 That is the cell's compiled loop; on a GPU, where a size or type of number is not for it, torch's fused operation
-(cuDNN) if it computes the same, else a compiled kernel for each step. Function transforms, tracing, second derivatives
-and forward-mode derivatives get plain steps. Under autocast a GPU's loop stores numbers of that type and a CPU's loop
-keeps single precision; the results have the types that came in.
+(cuDNN) if it computes the same, else a compiled kernel for each step. Function transforms, tracing, second derivatives,
+forward-mode derivatives and batches of gradients get plain steps. Under autocast a GPU's loop stores numbers of that
+type and a CPU's loop keeps single precision; as with plain steps, the results have the types that came in.
 """
 
 import logging
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from threading import RLock
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -30,6 +31,7 @@ SHORTEST = 16
 
 _mode: ContextVar[Mode | None] = ContextVar("numerate_loop", default=None)
 _told: set[str] = set()
+_building = RLock()
 
 
 @contextmanager
@@ -78,7 +80,7 @@ def fast_unroll(
 ) -> tuple[Tensor, State] | None:
     """As :func:`numerate.recurrent.unroll.unroll` without its options, or None where the plain steps must do it.
 
-    ``plain(gx, prepared, state)`` walks plainly from projected inputs; it serves second derivatives.
+    ``plain(gx, prepared, state)`` walks plainly from projected inputs, for second derivatives and batches of gradients.
     """
     if torch.compiler.is_compiling() or x.device.type not in ("cpu", "cuda"):
         return None
@@ -150,9 +152,14 @@ def _with_one_input(cell: Cell) -> Cell:
     return cell.with_input_size(1)
 
 
-@cache
 def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> Loop | None:
-    """The compiled loop of a cell, made once."""
+    """The compiled loop of a cell, made once, whichever threads ask for it."""
+    with _building:
+        return _built(cell, device, dtype, stepping)
+
+
+@cache
+def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> Loop | None:
     try:
         return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:
@@ -166,7 +173,7 @@ def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping:
 
 
 def _fused(cell: Cell, p: Parts, x: Tensor, state: State, reverse: bool, plain: Plain) -> tuple[Tensor, State]:
-    """torch's operation for the whole sequence; second derivatives, which it has not, are those of plain steps."""
+    """torch's operation for the whole sequence; second derivatives and batches of gradients by plain steps."""
     names, count, dtypes = list(p), len(state), [entry.dtype for entry in state]
     state = tuple(entry.to(x.dtype) for entry in state)
 
@@ -196,9 +203,10 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        differentiated = torch.is_grad_enabled()  # in its turn
-        inputs = ctx.saved_tensors if differentiated else ctx.copies
+        plain = timeloop.by_plain_steps(gradients)
+        inputs = ctx.saved_tensors if plain else ctx.copies
         with torch.autocast(inputs[0].device.type, enabled=False):
-            results = ctx.again(*inputs) if differentiated else ctx.results
-            found = timeloop.gradients(results, gradients, inputs, ctx.needs_input_grad[2:], differentiated)
+            with torch.enable_grad():
+                results = ctx.again(*inputs) if plain else ctx.results
+            found = timeloop.gradients(results, gradients, inputs, ctx.needs_input_grad[2:])
         return None, None, *found

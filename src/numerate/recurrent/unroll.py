@@ -42,7 +42,8 @@ def unroll(
 
     ``sizes`` says that x is packed, (sum of sizes, I): step t has rows for the ``sizes[t]`` longest sequences only.
     ``reverse`` walks from the last step to the first; outputs stay in the order of x. ``observer`` gets what the cell
-    lets one see, in the order of the walk. Without such options a native loop does the same where there is one.
+    lets one see, in the order of the walk. Without such options a native loop does the same where there is one. Under
+    autocast too, outputs have the type of x, and the state keeps its types.
 
     ``torch.compile`` takes short sequences into its graph, step by step, and leaves others to the native loop: a graph
     of hundreds of steps would compile for many minutes.
@@ -57,9 +58,10 @@ def unroll(
         if found is not None:
             return found
     gx, prepared = cell.project(x, p), cell.prepare(p)
-    return walk(
+    outputs, final = walk(
         cell, gx, prepared, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
     )
+    return outputs.to(x.dtype), tuple(entry.to(given.dtype) for entry, given in zip(final, state))
 
 
 @torch.compiler.disable(reason=f"sequences of {SHORTEST} steps and more have a loop of their own")
