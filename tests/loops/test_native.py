@@ -64,6 +64,24 @@ def test_source_is_compiled_once(tmp_path, monkeypatch):
 
 
 @needs_compiler
+def test_a_damaged_library_is_built_once_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path))
+    build, built = native._compile, []
+
+    def truncated(*arguments):
+        build(*arguments)
+        built.append(arguments[-1])
+        if len(built) == 1:
+            built[-1].write_bytes(built[-1].read_bytes()[:20])
+
+    monkeypatch.setattr(native, "_compile", truncated)
+    with pytest.raises(native.CompileError, match=rf"^libraries cannot be loaded from {tmp_path} \(file too short\)"):
+        native.library('extern "C" int answer() { return 42; }')
+    assert native.library('extern "C" int answer() { return 42; }').answer() == 42
+    assert len(built) == 2
+
+
+@needs_compiler
 def test_a_cache_folder_that_cannot_be_written_costs_a_notice_and_no_more(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path / "file" / "cache"))

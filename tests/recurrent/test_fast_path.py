@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -346,21 +347,42 @@ def test_without_a_compiler_one_notice_and_the_same_numbers(
     def missing() -> tuple[str, ...]:
         raise native.NoCompiler("no C++ compiler found")
 
-    layer, x = make("UGRNN", torch.float32), torch.randn(fast.SHORTEST, B, I)
-    expected = layer(x)[0]
+    layers, x = [make(name, torch.float32) for name in ("UGRNN", "JANET", "NRU")], torch.randn(fast.SHORTEST, B, I)
+    expected = [layer(x)[0] for layer in layers]
     monkeypatch.setattr(native, "find_compiler", missing)
     fast._built.cache_clear()
     fast._told.clear()
     count.clear()
     try:
         with caplog.at_level(logging.WARNING, "numerate"):
-            found = [layer(x)[0] for _ in range(2)]
+            found = [layer(x)[0] for layer in layers]
     finally:
         fast._built.cache_clear()
-    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(found, expected)
     assert not count
     assert [r.message for r in caplog.records if r.name == "numerate"] == [
-        "no native time loop for UGRNNCell (no C++ compiler found); its steps run one by one, which is slower"
+        "no native time loop (no C++ compiler found); steps run one by one, which is slower"
+    ]
+
+
+def test_a_compiler_that_fails_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    script = tmp_path / "c++"
+    script.write_text("#!/bin/sh\ncase \"$*\" in *-shared*) printf 'In file\\nerror: no space\\n' >&2; exit 1;; esac\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path / "cache"))
+    fast._built.cache_clear()
+    fast._told.clear()
+    try:
+        with caplog.at_level(logging.WARNING, "numerate"):
+            for name in ("UGRNN", "JANET"):
+                make(name, torch.float32)(torch.randn(fast.SHORTEST, B, I))
+    finally:
+        fast._built.cache_clear()
+    assert [r.message for r in caplog.records if r.name == "numerate"] == [
+        f"no native time loop ({script} failed: error: no space); steps run one by one, which is slower"
     ]
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +34,7 @@ class NoCompiler(RuntimeError):
 
 
 class CompileError(RuntimeError):
-    """The compiler did not accept a source; the message is the compiler's."""
+    """A source could not be compiled, or what was compiled not loaded; the first line says why."""
 
 
 def find_compiler() -> tuple[str, ...]:
@@ -70,7 +71,13 @@ def _target(command: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         answer = subprocess.run(query, capture_output=True, check=False)
         if answer.returncode == 0:
             return flags, hashlib.sha256(answer.stdout).hexdigest()
-    raise NoCompiler(f"{shlex.join(command)} does not work as a C++ compiler: {answer.stderr.decode().strip()}")
+    raise NoCompiler(f"{shlex.join(command)} does not work as a C++ compiler: {_complaint(answer.stderr.decode())}")
+
+
+def _complaint(text: str) -> str:
+    """The line of a compiler's messages that says what is wrong."""
+    lines = text.strip().splitlines() or ["it says nothing"]
+    return next((line for line in lines if "error" in line), lines[0]).strip()
 
 
 def cache_folder() -> Path:
@@ -106,16 +113,26 @@ def prelude() -> str:
 
 
 def library(source: str) -> ctypes.CDLL:
-    """The shared library of a C++ ``source`` that may include ``"prelude.hpp"``; compiled on first use, then cached."""
+    """The shared library of a C++ ``source`` that may include ``"prelude.hpp"``; compiled on first use, then cached.
+
+    A file in the cache that cannot be loaded is built once more.
+    """
     command = find_compiler()
     native_flags, identity = _target(command)
     source = source.replace('#include "prelude.hpp"', prelude())
     flags = (*FLAGS, *native_flags)
     digest = hashlib.sha256("\0".join([source, *flags, *command, identity]).encode()).hexdigest()[:32]
     path = cache_folder() / f"{digest}.so"
-    if not path.exists():
-        _compile(command, flags, source, path)
-    return ctypes.CDLL(str(path))
+    if path.exists():
+        with suppress(OSError):
+            return ctypes.CDLL(str(path))
+    _compile(command, flags, source, path)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        text = f"libraries cannot be loaded from {path.parent} ({reason}); set NUMERATE_CACHE to another folder"
+        raise CompileError(text) from None
 
 
 def _compile(command: tuple[str, ...], flags: tuple[str, ...], source: str, path: Path) -> None:
@@ -127,7 +144,8 @@ def _compile(command: tuple[str, ...], flags: tuple[str, ...], source: str, path
         build = [*command, *flags, "-shared", "-fPIC", str(code), "-o", str(built)]
         done = subprocess.run(build, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise CompileError(f"{shlex.join(build)} failed:\n{done.stderr}")
+            messages = done.stderr.replace(f"{folder}/", "")
+            raise CompileError(f"{shlex.join(command)} failed: {_complaint(messages)}\n{shlex.join(build)}\n{messages}")
         os.replace(code, path.with_suffix(".cpp"))  # kept beside the library, to read
         os.replace(built, path)
 

@@ -165,7 +165,9 @@ def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:
         if device.type == "cuda" and cell.has_fused:
             return None
-        notice(f"no native time loop for {type(cell).__name__} ({reason}); its steps run one by one, which is slower")
+        what = f" for {type(cell).__name__}" if isinstance(reason, NotLowered) else ""
+        why = str(reason).partition("\n")[0]
+        notice(f"no native time loop{what} ({why}); steps run one by one, which is slower")
         return None
 
 
