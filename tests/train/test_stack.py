@@ -53,6 +53,92 @@ def test_building_a_model_leaves_the_global_generator_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
+class Branching(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        return y if y.sum() > 0 else 2 * y
+
+
+class Remembering(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.cell, self.last = nn.LSTM(inputs, 3, batch_first=True), nn.Linear(3, outputs)
+
+    def forward(self, x):
+        return self.last(self.cell(x.unsqueeze(-2))[0][..., -1, :])
+
+
+@pytest.mark.parametrize("model", [Branching, Remembering])
+def test_a_model_that_cannot_be_stacked_is_trained_by_the_plain_loop_with_one_notice(model, tmp_path, caplog):
+    short = {"steps": 20, "evaluate_every": 20, "evaluation_size": 50}
+    with Store(tmp_path / "a.sqlite") as store:
+        train([training(model, **short)], store)
+        train([training(model, **short, optimiser=Adam(1e-2))], store)
+        found = store.rows()
+    assert [row.circumstances.backend for row in found] == ["eager"] * 4
+    assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in found)
+    (notice,) = [record.message for record in caplog.records if record.name == "numerate"]
+    assert notice.startswith("no native or stacked loop for this model (")
+    assert notice.endswith("); using the eager one, which is slower")
+
+
+class Half(nn.Module):
+    """One of its two factors is not trained."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.fixed = nn.Parameter(torch.rand(outputs, inputs), requires_grad=False)
+        self.weight = nn.Parameter(torch.rand(outputs, inputs))
+        self.bounds = {"fixed": (10.0, 20.0)}
+
+    def forward(self, x):
+        return x @ (self.fixed * self.weight).T
+
+
+@pytest.mark.parametrize("backend", ["eager", "stacked", "auto"])
+def test_a_parameter_without_gradient_stays_as_it_was_drawn(backend, tmp_path):
+    shrinking = (Penalty(l1_of_all, Ramp(1.0, 0, 10)),)
+    work = training(Half, steps=50, evaluate_every=50, evaluation_size=50, penalties=shrinking)
+    with Store(tmp_path / "a.sqlite") as store:
+        train([work], store, backend=backend)
+        for row in store.rows():
+            drawn = work.build(row.seed)
+            assert np.array_equal(row.weights["final"]["fixed"], drawn.fixed)
+            assert not np.array_equal(row.weights["final"]["weight"], drawn.weight.detach())
+
+
+def l1_of_all(model):
+    return sum(value.abs().sum() for value in model.parameters())
+
+
+class Frozen(nn.Linear):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.requires_grad_(False)
+
+
+class Normed(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs))
+
+
+class Dropping(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Linear(inputs, outputs), nn.Dropout())
+
+
+class Double(nn.Linear):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs, dtype=torch.float64)
+
+
+class Untrainable(nn.Linear):
+    def forward(self, x):
+        if self.training:
+            raise KeyError("speed")
+        return super().forward(x)
+
+
 class Wide(nn.Linear):
     def __init__(self, inputs, outputs):
         super().__init__(inputs, outputs + 2)
@@ -78,11 +164,19 @@ class Pair(nn.Linear):
         (json.loads, r"^loads cannot make a model of"),
         (max, r"^max makes int of \(inputs, outputs\), not a torch.nn.Module$"),
         (nn.Identity, r"^Identity has no parameters to train$"),
+        (Frozen, r"^Frozen has no parameters to train$"),
+        (Normed, r"^Normed changes its buffer 1.running_mean as it computes, but only parameters can be trained$"),
+        (Double, r"^Double has parameters of type torch.float64, but training is in torch.float32$"),
+        (Untrainable, r"^Untrainable fails on inputs of shape \(2, 2\): 'speed'$"),
+        (Dropping, r"^Dropping cannot be trained with backend stacked: dropout inside a module cannot be keyed by"),
+        (Branching, r"^Branching cannot be trained with backend stacked: vmap: It looks like"),
     ],
 )
 def test_a_model_that_cannot_be_trained_on_the_task_is_refused_in_one_sentence(model, sentence, tmp_path):
-    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match=sentence):
-        train([training(model)], store, backend="stacked")
+    with Store(tmp_path / "a.sqlite") as store:
+        with pytest.raises(ValueError, match=sentence):
+            train([training(steps=20, evaluate_every=20), training(model)], store, backend="stacked")
+        assert store.rows() == []  # said before others are trained
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """How to train: pick the loop that runs a step, and say which one it was."""
 
 import logging
+import re
+import warnings
+from collections.abc import Callable
 
 import torch
 
@@ -40,20 +43,42 @@ def check(backend: str, device: str, threads: int | None) -> None:
     kind_of(device)
 
 
-def choose(step: Step, backend: str = "auto", device: str = "cpu", threads: int | None = None) -> tuple[str, Loop]:
-    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one."""
+def choose(
+    step: Step,
+    backend: str = "auto",
+    device: str = "cpu",
+    threads: int | None = None,
+    trial: Callable[[Loop], None] | None = None,
+) -> tuple[str, Loop]:
+    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one.
+
+    ``trial`` is for code from outside of this package: it raises if it finds that a loop cannot run that. Then ``auto``
+    goes on to the next loop, whatever the reason, at last to the plain one.
+    """
     check(backend, device, threads)
-    kind = kind_of(device)
-    if backend in ("auto", "emitted"):
+    kinds = ["emitted", "stacked", *(["eager"] if trial else [])] if backend == "auto" else [backend]
+    failed: dict[str, str] = {}
+    while True:  # until one works or the last one fails
+        kind = kinds.pop(0)
         try:
-            return _emitted(step, device, threads)
-        except _reasons() as reason:
-            if backend == "emitted":
+            name, loop = _made(kind, step, device, threads)
+            if trial:
+                with warnings.catch_warnings(action="ignore"):
+                    trial(loop)
+            break
+        except Exception as reason:
+            if not kinds or not (trial or isinstance(reason, _reasons())):
                 raise
-            notice(f"no native loop for this model ({reason}); using the stacked one, which is slower")
-    if backend == "eager":
-        return "eager", Eager(step)
-    return f"stacked-{kind}", Stacked(step, device, compiled=backend == "compiled")
+            failed["native" if kind == "emitted" else kind] = first_sentence(reason)
+    if failed:
+        without, reason = " or ".join(failed), list(failed.values())[-1]
+        notice(f"no {without} loop for this model ({reason}); using the {kind} one, which is slower")
+    return name, loop
+
+
+def first_sentence(error: Exception) -> str:
+    """What went wrong, without the advice that torch adds."""
+    return re.split(r"\.?\n|\. ", (str(error) or repr(error)).strip())[0]
 
 
 def evaluator(loop: Loop, step: Step, draws: int, device: str = "cpu") -> Loop:
@@ -61,6 +86,14 @@ def evaluator(loop: Loop, step: Step, draws: int, device: str = "cpu") -> Loop:
     if draws == step.draws or isinstance(loop, Stacked | Eager):
         return loop
     return Stacked(step, device)
+
+
+def _made(kind: str, step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
+    if kind == "emitted":
+        return _emitted(step, device, threads)
+    if kind == "eager":
+        return "eager", Eager(step)
+    return f"stacked-{kind_of(device)}", Stacked(step, device, compiled=kind == "compiled")
 
 
 def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
@@ -80,4 +113,4 @@ def _reasons() -> tuple[type[Exception], ...]:
     return NotLowered, NoCompiler
 
 
-__all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "kind_of", "notice"]
+__all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "first_sentence", "kind_of", "notice"]

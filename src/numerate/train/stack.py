@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +12,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 from numerate.loops.noise import functional, noise_per_example
-from numerate.loops.step import Members, Step, Tensors, squared_error
+from numerate.loops.step import Loop, Members, State, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
+from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Restart, Training
 from numerate.units import parameter_bounds
 
@@ -50,26 +51,36 @@ def of_parameters(model: nn.Module, function: Callable[[nn.Module], T]) -> Calla
     return lambda parameters: functional_call(wrapped, {f"model.{k}": v for k, v in parameters.items()}, ())
 
 
+def shown_name(training: Training) -> str:
+    """What a sentence calls a configuration's model."""
+    return training.labels.get("unit") or getattr(training.model, "__name__", str(training.model))
+
+
 def checked_model(training: Training) -> nn.Module:
     """The model of seed 0 after a trial with two examples; one sentence if it cannot be trained on the task."""
-    task = training.task
-    name = training.labels.get("unit") or getattr(training.model, "__name__", training.model)
+    task, name = training.task, shown_name(training)
     try:
         model = training.build(seed=0)
     except Exception as error:
         sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
-        raise ValueError(f"{name} cannot make a model of {sizes}: {error}") from error
+        raise ValueError(f"{name} cannot make a model of {sizes}: {first_sentence(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
-    if not list(model.parameters()):
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{name} has no parameters to train")
+    if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
+        raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
+    before = {buffer: value.clone() for buffer, value in model.named_buffers()}
     uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
     x, y = task.examples(uniforms, task.constants(0, "train"))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model.train()(x)
             found = model.eval()(x)
     except Exception as error:
-        raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {error}") from error
+        raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
+    if changed := [buffer for buffer, value in model.named_buffers() if not torch.equal(value, before[buffer])]:
+        raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != tuple(y.shape):
         raise ValueError(
@@ -84,15 +95,25 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
     train_model, eval_model = training.build(seed=0), training.build(seed=0)
     constants = training.task.constants(0, "train")
     predict = functional(eval_model, training=False)
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+
+    def held(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """``function`` of the parameters without a gradient for the frozen ones, which then stay as they are."""
+
+        def call(parameters: Tensors, *others: Any) -> Tensor:
+            return function({k: v.detach() if k in frozen else v for k, v in parameters.items()}, *others)
+
+        return call if frozen else function
+
     step = Step(
         parameters={k: v.shape for k, v in model.named_parameters()},
         constants={k: v.shape for k, v in constants.items()},
         draws=training.task.draws,
         examples=training.task.examples,
-        model=functional(train_model, training=True),
+        model=held(functional(train_model, training=True)),
         predict=lambda parameters, x: predict(parameters, x),
-        penalties=tuple(of_parameters(model, penalty.function) for penalty in training.penalties),
-        bounds=parameter_bounds(model),
+        penalties=tuple(held(of_parameters(model, penalty.function)) for penalty in training.penalties),
+        bounds={name: limits for name, limits in parameter_bounds(model).items() if name not in frozen},
         noise=noise_per_example(model, training.task.inputs),
         batch=training.batch,
         error=getattr(training.task, "error", squared_error),
@@ -102,6 +123,17 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         name=training.computation,
     )
     return step, model
+
+
+def attempt(training: Training, step: Step, loop: Loop, device: str) -> None:
+    """One step and both evaluations of one run, to find out whether ``loop`` can run the model."""
+    runs = [Run(training, training.seeds[0])]
+    state = State.start({k: v.to(device) for k, v in initial_parameters(runs).items()})
+    loop.train(state, members(runs).to(device), PenaltyWeights(runs, device)(0, 1, torch.ones(1, device=device)), 1)
+    for split in ("validation", "test"):
+        uniforms = evaluation_uniforms(training, split).to(device)
+        fixed = {k: v.to(device) for k, v in constants(runs, split).items()}
+        evaluator(loop, step, uniforms.shape[-1], device).evaluate(state.parameters, fixed, uniforms)
 
 
 def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = None) -> Tensors:

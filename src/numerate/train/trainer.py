@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -15,7 +16,7 @@ from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Tensors
 from numerate.results import Circumstances, Key, Row, Store
 from numerate.train import stack
-from numerate.train.backends import check, choose, evaluator, kind_of
+from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import snapped_parameters, sparsity_error
@@ -87,6 +88,10 @@ def _train(
     runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
     missing = set(store.missing(runs))
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
+    for group in groups:
+        example = next(iter(group.values())).training
+        if example.computation is None:  # what cannot be trained is said before anything is trained
+            _cached_loop(example, backend, device, threads)
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
@@ -184,7 +189,7 @@ class _Group:
         self.store, self.experiment, self.device = store, experiment, device
         self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
         self.step, self.model = stack.make_step(self.training)
-        self.backend, self.loop = _cached_loop(self.training, self.step, backend, device, threads)
+        self.backend, self.loop = _cached_loop(self.training, backend, device, threads)
         self.members = stack.members(self.runs).to(device)
         self.splits = {
             split: (
@@ -384,9 +389,18 @@ def _judged(
 _loops: dict[object, tuple[str, Loop]] = {}
 
 
-def _cached_loop(training: Training, step: object, backend: str, device: str, threads: int | None) -> tuple[str, Loop]:
-    """Tracing and compiling once per form and process."""
+def _cached_loop(training: Training, backend: str, device: str, threads: int | None) -> tuple[str, Loop]:
+    """Tracing and compiling once per form and process; code from outside of this package is tried first."""
     key = (training.form, backend, device, threads)
     if key not in _loops:
-        _loops[key] = choose(step, backend, device, threads)  # type: ignore[arg-type]
+        foreign = training.computation is None
+        try:
+            step = stack.make_step(training)[0]
+            trial = partial(stack.attempt, training, step, device=device) if foreign else None
+            _loops[key] = choose(step, backend, device, threads, trial)
+        except Exception as error:
+            if not foreign:
+                raise
+            name = stack.shown_name(training)
+            raise ValueError(f"{name} cannot be trained with backend {backend}: {first_sentence(error)}") from error
     return _loops[key]
