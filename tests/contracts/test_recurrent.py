@@ -73,7 +73,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "RMC": [
         {"gate_style": "memory", "blocks": 2},
-        *({"gate": gate, "downsize": 2, "timescale": 20} for gate in numerate.recurrent.GATES if gate != "-"),
+        *({"gate": gate, "downsize": 2} for gate in numerate.recurrent.GATES if gate not in ("-", "C")),
+        {"gate": "C", "timescale": 20},
+        {"gate": numerate.recurrent.Gate("tied", tied=True)},
     ],
     "UnitRNN": [{"unit": NMU}, {"unit": NMU, "initial": "learnt"}, {"initial": 0.5}],
 }

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 
 from numerate.recurrent import (
+    DNC,
     GATES,
     GRU,
+    JANET,
     LSTM,
     OMLSTM,
     ONLSTM,
     RMC,
+    UGRNN,
     ULSTM,
     URLSTM,
     Gate,
@@ -24,6 +27,11 @@ from numerate.recurrent import (
 )
 
 grid = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
+
+
+def longest(name: str) -> int | None:
+    """A timescale for the gates that start from one."""
+    return 30 if name in ("-", "C", "R") else None
 
 
 def effective(f: Tensor, r: Tensor) -> Tensor:
@@ -119,7 +127,7 @@ def test_each_gate_is_its_row_of_the_table(name):
     """Each activation written out again from the maps of one LSTM step."""
     torch.manual_seed(0)
     n, d, c = 3, 8, 2
-    layer = LSTM(n, d, gate=name, downsize=c, timescale=30, dtype=torch.float64)
+    layer = LSTM(n, d, gate=name, downsize=c, timescale=longest(name), dtype=torch.float64)
     x, h, cell = (torch.randn(2, k, dtype=torch.float64) for k in (n, d, d))
     p = layer.parts()
     maps = x @ p["weight_ih"].T + h @ p["weight_hh"].T + p["bias_ih"] + p.get("bias_hh", 0)
@@ -214,7 +222,8 @@ def test_slots_of_a_relational_memory_show_their_gates_too():
 def test_each_gate_serves_the_update_of_a_gru(name, after):
     torch.manual_seed(0)
     n, d = 3, 8
-    layer = GRU(n, d, gate=name, downsize=2, timescale=30, reset_after=after, recurrent_bias=False, dtype=torch.float64)
+    options = {"gate": name, "downsize": 2, "timescale": longest(name), "recurrent_bias": False}
+    layer = GRU(n, d, reset_after=after, dtype=torch.float64, **options)
     x, h = torch.randn(2, n, dtype=torch.float64), torch.randn(2, d, dtype=torch.float64)
     seen = layer.inspect(x[None], h[None])
     gates = {key: value[0] for key, value in seen.activations[0].items()}
@@ -233,7 +242,7 @@ MAPS = {"-": 0, "C": 16, "U": 16, "UR": 16, "R": 0, "O": 0, "OR": 0, "OM": MASTE
 
 @pytest.mark.parametrize("name", MAPS)
 def test_parameter_counts(name):
-    options = {"gate": name, "downsize": 4, "timescale": 10, "recurrent_bias": False}
+    options = {"gate": name, "downsize": 4, "timescale": longest(name), "recurrent_bias": False}
     for layer, maps in ((LSTM, 4), (GRU, 3 if name in ("-", "C", "U") else 4)):
         assert sum(p.numel() for p in layer(5, 16, **options).parameters()) == maps * MAP + MAPS[name]
 
@@ -244,7 +253,7 @@ def test_on_lstm_is_om_lstm():
 
 @pytest.mark.parametrize("name", ["C", "U", "UR", "UM"])
 def test_the_bias_vector_is_learnt_from_both_gates(name):
-    layer = LSTM(2, 4, gate=name, downsize=2, timescale=20)
+    layer = LSTM(2, 4, gate=name, downsize=2, timescale=longest(name))
     layer(torch.randn(3, 2, 2))[0].sum().backward()
     p = layer.parts()
     blocks = (4, 4, 4, 4, 2, 2) if name == "UM" else (4, 4, 4, 4)
@@ -293,7 +302,51 @@ def test_gates_that_cannot_be_get_one_clear_sentence():
         LSTM(2, 4, gate="OM", downsize=3)
     with pytest.raises(ValueError, match="gate 'UR' cannot be tied"):
         LSTM(2, 4, gate="UR", tied=True)
-    with pytest.raises(ValueError, match="downsize must be a positive whole number, got -2"):
-        LSTM(2, 4, gate="OM", downsize=-2)
+    for downsize in (-2, 0):
+        with pytest.raises(ValueError, match=f"downsize must be a positive whole number, got {downsize}"):
+            LSTM(2, 4, gate="OM", downsize=downsize)
     with pytest.raises(ValueError, match="needs gate_style='unit'"):
         RMC(2, 4, gate="O", gate_style="memory")
+
+
+@pytest.mark.parametrize("name", ["O", "U", "OM", "OR", "UM", "UR"])
+def test_a_gate_without_a_chrono_start_refuses_a_timescale(name):
+    for layer in (LSTM, GRU, RMC, DNC):
+        with pytest.raises(ValueError, match=f"gate '{name}' does not start from a timescale: leave out timescale=30"):
+            layer(2, 4, gate=name, downsize=2, timescale=30)
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "sentence"),
+    [
+        (LSTM, {"bias": False, "forget_bias": 2.0}, "forget_bias=2.0 says .* it needs bias=True"),
+        (GRU, {"bias": False, "timescale": 30}, "timescale=30 says .* it needs bias=True"),
+        (JANET, {"bias": False, "timescale": 30}, "timescale=30 says .* it needs bias=True"),
+        (UGRNN, {"bias": False, "forget_bias": 1.0}, "forget_bias=1.0 says .* it needs bias=True"),
+        (LSTM, {"bias": False, "recurrent_bias": True}, "recurrent_bias=True is a second bias .* needs bias=True"),
+        (LSTM, {"forget_bias": 2.0, "timescale": 30}, "forget_bias=2.0 and timescale=30 both say where"),
+        (JANET, {"forget_bias": 2.0, "timescale": 30}, "forget_bias=2.0 and timescale=30 both say where"),
+        (RMC, {"forget_bias": 2.0, "timescale": 30}, "forget_bias=2.0 and timescale=30 both say where"),
+        (RMC, {"input_bias": 2.0, "timescale": 30}, "input_bias=2.0 has no place here: timescale says where"),
+        (RMC, {"input_bias": 2.0, "gate": Gate("T", tied=True)}, "input_bias=2.0 has no place here: the gate is tied"),
+        (LSTM, {"timescale": "foo"}, "timescale must be a number of at least 2 or 'unknown', got 'foo'"),
+    ],
+    ids=str,
+)
+def test_an_option_that_could_do_nothing_gets_one_clear_sentence(layer, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        layer(2, 4, **options)
+
+
+def test_the_vector_of_a_chrono_gate_needs_no_other_bias():
+    parts = LSTM(2, 4, gate="C", timescale=30, bias=False).parts()
+    assert set(parts) == {"weight_ih", "weight_hh", "gate_bias"}
+    assert parts["gate_bias"].unique().numel() > 1
+
+
+@pytest.mark.parametrize("bias", [None, "uniform"])
+def test_a_tied_gate_of_a_relational_memory_has_one_map(bias):
+    layer = RMC(2, 4, heads=2, gate=Gate("T", tied=True, bias=bias))
+    assert layer.parts()["weight_gate_m"].shape == (4, 4)
+    seen = layer.inspect(torch.randn(3, 2, 2)).activations[0]
+    torch.testing.assert_close(seen["input"], 1 - seen["forget"])

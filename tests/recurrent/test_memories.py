@@ -115,6 +115,13 @@ def test_dnc_output_is_clipped():
     assert DNC(2, 4, outputs=7)(x)[0].shape == (5, 3, 7)
 
 
+def test_what_a_dnc_cannot_be_gets_one_clear_sentence():
+    with pytest.raises(ValueError, match="outputs must be a positive whole number, got 0"):
+        DNC(2, 4, outputs=0)
+    with pytest.raises(ValueError, match=r"clip must be a number above 0, got -1\.0"):
+        DNC(2, 4, clip=-1.0)
+
+
 def test_attention_is_that_of_torch():
     qkv = torch.randn(2, 5, 3 * 6, dtype=f64)
     q, k, v = qkv.unflatten(-1, (3, 6)).transpose(1, 2).chunk(3, -1)
@@ -129,9 +136,8 @@ def test_rmc_step_is_its_equations(name, style):
         return
     torch.manual_seed(0)
     size, slots, heads = 4, 3, 2
-    layer = RMC(
-        2, size, slots=slots, heads=heads, blocks=2, gate=name, gate_style=style, downsize=2, timescale=9, dtype=f64
-    )
+    options = {"gate": name, "downsize": 2, "timescale": 9 if GATES[name].takes_timescale else None, "dtype": f64}
+    layer = RMC(2, size, slots=slots, heads=heads, blocks=2, gate_style=style, **options)
     with torch.no_grad():
         for key, p in layer.named_parameters():
             if key.startswith(("gain", "shift", "bias")):
@@ -153,7 +159,7 @@ def test_rmc_step_is_its_equations(name, style):
     seen = layer.inspect(x[None], memory[None])
     f, i = seen.activations[0]["forget"][0], seen.activations[0]["input"][0]
     assert f.shape == (5, slots, width)
-    rows = LSTM(1, width, gate=name, downsize=2, timescale=9, recurrent_bias=False, dtype=f64)
+    rows = LSTM(1, width, recurrent_bias=False, **options)
     columns = maps.flatten(0, 1)
     full = torch.cat((columns[:, : 2 * width], torch.zeros(15, 2 * width, dtype=f64), columns[:, 2 * width :]), -1)
     shift = rows.cell.gate_shift({"gate_bias": p.get("gate_bias")})  # pyright: ignore[reportAttributeAccessIssue]

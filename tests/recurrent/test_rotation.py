@@ -168,6 +168,9 @@ def test_sizes_that_cannot_be_get_one_clear_sentence():
     for layer in (EURNN, GORU):
         with pytest.raises(ValueError, match="power of two, got 6"):
             layer(3, 6)
+        for name, value in (("weight_init", "xavier_normal"), ("recurrent_bias", True)):  # the start is the paper's
+            with pytest.raises(TypeError, match=f"{layer.__name__} has no keyword '{name}'"):
+                layer(3, 4, **{name: value})
     EURNN(3, 6, capacity=2)
     with pytest.raises(ValueError, match="capacity must be a positive whole number"):
         EURNN(3, 6, capacity=0)

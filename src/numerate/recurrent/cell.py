@@ -173,6 +173,8 @@ class ColumnCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.recurrent_bias and not self.bias:
+            raise ValueError("recurrent_bias=True is a second bias beside the first: it needs bias=True")
         _ = self.blocks  # computed now: a compiler cannot look into a cached property that is still empty
 
     @property

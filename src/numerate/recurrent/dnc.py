@@ -13,7 +13,7 @@ from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.gates import Gate, Timescale
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.lstm import LSTMCell
-from numerate.units.base import one_of, positive
+from numerate.units.base import number, one_of, positive
 
 EPS = 1e-6
 
@@ -108,6 +108,9 @@ class DNCCell(Cell):
         super().__post_init__()
         for name in ("slots", "width", "read_heads", "write_heads"):
             positive(name, getattr(self, name))
+        positive("outputs", self.output_size)
+        if self.clip is not None:
+            number("clip", self.clip, 0, above=True)
         one_of("strength", self.strength, ("softplus", "oneplus"))
         _ = self.controller, self.interface  # computed now: a compiler cannot look into an empty cached property
 
@@ -130,7 +133,7 @@ class DNCCell(Cell):
 
     @property
     def output_size(self) -> int:
-        return self.outputs or self.hidden_size
+        return self.hidden_size if self.outputs is None else self.outputs
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numerate.recurrent import init
 from numerate.recurrent.cell import ColumnCell, Form, Parts, empty_parameters, linear
-from numerate.recurrent.gates import Gate, Timescale, gate
+from numerate.recurrent.gates import Gate, Timescale, check_start, gate
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -19,8 +19,9 @@ class GatedCell(ColumnCell):
     """A cell whose state moves by ``F * state + I * candidate``, F and I from any :class:`Gate`.
 
     ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
-    gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or of the ordinary biases
-    (gates - and R). ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate.
+    gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or instead of
+    ``forget_bias`` of the ordinary biases (gates - and R); other gates take none. ``tied``: I = 1 - f. ``downsize``:
+    units per entry of a master gate.
     ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
     ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
     """
@@ -34,6 +35,7 @@ class GatedCell(ColumnCell):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.mechanism.check(self.hidden_size, self.timescale)
+        check_start(self.bias, self.forget_bias, None if self.mechanism.bias else self.timescale)
 
     @property
     @abstractmethod
@@ -78,19 +80,14 @@ class GatedCell(ColumnCell):
         bias = self.named(p["bias_ih"])
         forget = bias["forget"]
         forget.fill_(mechanism.forget_bias if self.forget_bias is None else self.forget_bias)
-        if self.timescale is not None and mechanism.elementwise and not mechanism.bias:
+        if self.timescale is not None and not mechanism.bias:
             init.chrono_(forget, self.timescale, generator=generator)
             if mechanism.has_partner and not mechanism.refined:
                 bias["partner"].copy_(-forget)
 
     def gate_shift(self, p: Parts) -> Tensor | None:
-        """The gate's own vector as a bias of all columns: + on the (master) forget map, - on its partner."""
-        if not self.mechanism.bias:
-            return None
-        b = p["gate_bias"]
-        plus, minus = ("master_forget", "master_input") if self.mechanism.master else ("forget", "partner")
-        shifts = {plus: b, minus: -b}
-        return torch.cat([shifts.get(name, b.new_zeros(width)) for name, width in self.blocks.items()])
+        """The gate's own vector as a bias of all columns, if it has one."""
+        return self.mechanism.shift(p["gate_bias"], self.blocks) if self.mechanism.bias else None
 
     def project(self, x: Tensor, p: Parts) -> Tensor:
         return linear(x, p["weight_ih"], p.get("bias_ih"), p.get("bias_hh"), self.gate_shift(p))

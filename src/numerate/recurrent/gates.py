@@ -4,6 +4,7 @@ A cell then does ``state' = F * state + I * candidate``. A gate is data (four ch
 any cell that has a forget gate.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -50,6 +51,9 @@ class Gate:
     tied: bool = False
     downsize: int = 16
 
+    def __post_init__(self) -> None:
+        positive("downsize", self.downsize)
+
     @property
     def has_partner(self) -> bool:
         """Whether the cell must give a second map beside the forget map."""
@@ -59,6 +63,11 @@ class Gate:
     def elementwise(self) -> bool:
         """Whether each unit's gate depends on that unit's maps alone."""
         return self.squash == "sigmoid" and self.master is None
+
+    @property
+    def takes_timescale(self) -> bool:
+        """Whether ``timescale`` says where its own vector, or else the forget map's bias, starts."""
+        return self.bias == "chrono" or (self.bias is None and self.elementwise)
 
     def master_size(self, size: int) -> int:
         """Columns of one master gate for ``size`` units; 0 without masters."""
@@ -81,6 +90,8 @@ class Gate:
             raise ValueError(f"gate {self.name!r} cannot be tied: it needs its second map")
         if self.bias == "chrono" and timescale is None:
             raise ValueError(f"gate {self.name!r} needs timescale, the longest dependency of the task in steps")
+        if timescale is not None and not self.takes_timescale:
+            raise ValueError(f"gate {self.name!r} does not start from a timescale: leave out timescale={timescale!r}")
 
     def reset_bias_(self, bias: Tensor, timescale: Timescale, generator: torch.Generator | None = None) -> None:
         """Draw the gate's own vector, in place."""
@@ -89,6 +100,12 @@ class Gate:
             init.chrono_(bias, timescale, generator=generator)
         else:
             init.uniform_gate_(bias, generator=generator)
+
+    def shift(self, bias: Tensor, blocks: Mapping[str, int]) -> Tensor:
+        """Its own vector as a bias of all columns: + on the (master) forget map, - on its partner; (sum of blocks,)."""
+        plus, minus = ("master_forget", "master_input") if self.master else ("forget", "partner")
+        shifts = {plus: bias, minus: -bias}
+        return torch.cat([shifts.get(name, bias.new_zeros(width)) for name, width in blocks.items()])
 
     def __call__(
         self,
@@ -172,5 +189,14 @@ def gate(kind: str | Gate, *, tied: bool | None = None, downsize: int | None = N
         if kind not in GATES:
             raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
         kind = GATES[kind]
-    changes = {"tied": tied, "downsize": downsize and positive("downsize", downsize)}
+    changes = {"tied": tied, "downsize": downsize}
     return replace(kind, **{name: value for name, value in changes.items() if value is not None})
+
+
+def check_start(bias: bool, forget_bias: float | None, timescale: Timescale = None) -> None:
+    """One clear sentence unless at most one option says where the forget map's bias starts, and there is that bias."""
+    given = [f"{n}={v!r}" for n, v in (("forget_bias", forget_bias), ("timescale", timescale)) if v is not None]
+    if given and not bias:
+        raise ValueError(f"{given[0]} says where the forget gate's bias starts: it needs bias=True")
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} both say where the forget gate's bias starts: leave out one of them")

@@ -1,13 +1,13 @@
 """Gated orthogonal recurrent unit, FFT style (Jing et al., 2019)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numerate.recurrent import rotation
+from numerate.recurrent import init, rotation
 from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
 
@@ -28,6 +28,8 @@ class GORUCell(ColumnCell):
 
     dense: bool = True
     eps: float = 0.0
+    recurrent_bias: bool | None = field(default=None, init=False)
+    weight_init: init.WeightInit = field(default="uniform", init=False)  # no option: the start is the paper's
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from numerate.units.base import number
 from numerate.units.mcfc import orthogonal_ as any_orthogonal_
 
 WeightInit = Literal["uniform", "truncated_normal", "xavier_uniform", "xavier_normal"]
@@ -68,9 +69,8 @@ def chrono_(
     The input gate's bias is the negative of the result.
     """
     if timescale != "unknown":
-        if timescale - offset < 1:
-            raise ValueError(f"chrono_ needs a timescale of at least {1 + offset:g}, got {timescale!r}")
-        return bias.uniform_(1.0, timescale - offset, generator=generator).log_()
+        longest = number("timescale", timescale, 1 + offset, other=" or 'unknown'")
+        return bias.uniform_(1.0, longest - offset, generator=generator).log_()
     count = 10_000  # exact up to here; beyond, P(T > x) = 1 / log(x) up to the same constant, drawn by inversion
     k = torch.arange(1, count + 1, dtype=torch.float64, device=bias.device)
     mass = 1 / (k * torch.log1p(k) ** 2)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from numerate.recurrent import init
 from numerate.recurrent.cell import ColumnCell, Parts, State
-from numerate.recurrent.gates import Timescale
+from numerate.recurrent.gates import Timescale, check_start
 from numerate.recurrent.layer import CellLayer
 
 
@@ -20,14 +20,18 @@ def janet(forget: Tensor, candidate: Tensor, h: Tensor, beta: float = 1.0) -> Te
 class JANETCell(ColumnCell):
     """JANET; state (h,); columns f, u.
 
-    Glorot-uniform weights; the forget bias starts at ``forget_bias`` or, with ``timescale``, at chrono values
-    log U[1, timescale] as in the authors' code; the other bias at 0.
+    Glorot-uniform weights; the forget bias starts at ``forget_bias`` (default 1) or, with ``timescale`` instead, at
+    chrono values log U[1, timescale] as in the authors' code; the other bias at 0.
     """
 
     weight_init: init.WeightInit = "xavier_uniform"
     beta: float = 1.0
-    forget_bias: float = 1.0
+    forget_bias: float | None = None
     timescale: Timescale = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_start(self.bias, self.forget_bias, self.timescale)
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -43,7 +47,7 @@ class JANETCell(ColumnCell):
             return
         forget = self.named(p["bias_ih"])["forget"]
         if self.timescale is None:
-            nn.init.constant_(forget, self.forget_bias)
+            nn.init.constant_(forget, 1.0 if self.forget_bias is None else self.forget_bias)
         else:
             init.chrono_(forget, self.timescale, offset=0.0, generator=generator)
 

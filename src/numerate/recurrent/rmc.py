@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from numerate.recurrent import init
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
-from numerate.recurrent.gates import Gate, Timescale, gate
+from numerate.recurrent.gates import Gate, Timescale, check_start, gate
 from numerate.recurrent.layer import CellLayer
 from numerate.units.base import one_of, positive
 
@@ -31,7 +31,8 @@ class RMCCell(Cell):
     and I from :math:`W_x e + W_m \tanh(M)`. LN is over the features of a row. The MLP is shared by the blocks.
     ``gate_style``: ``unit``, a gate for each element, or ``memory``, one for each slot. M starts as rows of the
     identity. ``gate``, ``timescale``, ``downsize``: as in the LSTM; cumax runs along the features of a slot and a
-    gate's own vector has one entry per feature. ``forget_bias`` 1 for gates - and R, ``input_bias`` 0.
+    gate's own vector has one entry per feature. ``forget_bias`` 1 for gates - and R, ``input_bias`` 0; the latter only
+    where the input gate has a map of its own, which a tied gate leaves out, and without ``timescale``.
     """
 
     slots: int = 4
@@ -56,6 +57,11 @@ class RMCCell(Cell):
         if self.gate_style == "memory" and not self.mechanism.elementwise:
             raise ValueError(f"gate {self.mechanism.name!r} orders the features of a slot: it needs gate_style='unit'")
         self.mechanism.check(self.gate_size, self.timescale)
+        ordinary = None if self.mechanism.bias else self.timescale
+        check_start(True, self.forget_bias, ordinary)
+        if self.input_bias and (self.mechanism.tied or (ordinary is not None and not self.mechanism.refined)):
+            reason = "the gate is tied" if self.mechanism.tied else "timescale says where the input gate's bias starts"
+            raise ValueError(f"input_bias={self.input_bias!r} has no place here: {reason}")
 
     @cached_property
     def mechanism(self) -> Gate:
@@ -67,10 +73,13 @@ class RMCCell(Cell):
         return self.hidden_size if self.gate_style == "unit" else 1
 
     @property
-    def gate_blocks(self) -> list[int]:
-        """Widths of the gate maps: partner, forget, and the two masters where the gate has them."""
-        master = self.mechanism.master_size(self.gate_size)
-        return [self.gate_size, self.gate_size, *([master, master] if master else [])]
+    def gate_blocks(self) -> dict[str, int]:
+        """Name -> width of each gate map: partner, unless tied, forget, and the masters where the gate has them."""
+        mechanism, size = self.mechanism, self.gate_size
+        blocks = {name: size for name in ("partner", "forget") if name != "partner" or mechanism.has_partner}
+        if mechanism.master:
+            blocks |= {"master_forget": mechanism.master_size(size), "master_input": mechanism.master_size(size)}
+        return blocks
 
     @property
     def output_is_state(self) -> bool:
@@ -89,7 +98,7 @@ class RMCCell(Cell):
         return (rows.expand(batch, -1, -1),)
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
-        size, columns, n = self.hidden_size, sum(self.gate_blocks), self.blocks
+        size, columns, n = self.hidden_size, sum(self.gate_blocks.values()), self.blocks
         shapes: dict[str, tuple[int, ...]] = {
             "weight_ih": (size, self.input_size),
             "bias_ih": (size,),
@@ -116,22 +125,20 @@ class RMCCell(Cell):
                 init.weight_(value, self.weight_init, generator=generator)
             elif name != "gate_bias":
                 nn.init.constant_(value, float(name.startswith("gain")))
-        partner, forget, *_ = p["bias_gate_x"].split(self.gate_blocks)
-        partner.fill_(self.input_bias)
-        forget.fill_(mechanism.forget_bias if self.forget_bias is None else self.forget_bias)
+        bias = self.named(p["bias_gate_x"])
+        forget = bias["forget"].fill_(mechanism.forget_bias if self.forget_bias is None else self.forget_bias)
+        if mechanism.has_partner:
+            bias["partner"].fill_(self.input_bias)
         if mechanism.bias:
             mechanism.reset_bias_(p["gate_bias"], self.timescale, generator)
-        elif self.timescale is not None and mechanism.elementwise:
+        elif self.timescale is not None:
             init.chrono_(forget, self.timescale, generator=generator)
-            if not mechanism.refined:
-                partner.copy_(-forget)
+            if mechanism.has_partner and not mechanism.refined:
+                bias["partner"].copy_(-forget)
 
     def gate_shift(self, p: Parts) -> Tensor | None:
-        """The gate's own vector as a bias of all gate maps: + on the (master) forget map, - on its partner."""
-        if not self.mechanism.bias:
-            return None
-        b = p["gate_bias"]
-        return torch.cat((b.new_zeros(2 * self.gate_size), b, -b)) if self.mechanism.master else torch.cat((-b, b))
+        """The gate's own vector as a bias of all gate maps, if it has one."""
+        return self.mechanism.shift(p["gate_bias"], self.gate_blocks) if self.mechanism.bias else None
 
     def project(self, x: Tensor, p: Parts) -> Tensor:
         e = F.linear(x, p["weight_ih"], p["bias_ih"])
@@ -142,16 +149,18 @@ class RMCCell(Cell):
         stacked = [name for name in p if name.endswith(("_qkv", "_attended", "_mlp"))]
         return {**p, **{name: p[name].unbind(0) for name in stacked}}
 
-    def gate_maps(self, gx: Tensor, memory: Tensor, p: Parts) -> list[Tensor]:
-        """Forget, partner and master maps; (B, columns), (B, slots, S) -> each (B, slots, its width)."""
-        columns = gx.unsqueeze(-2) + F.linear(memory.tanh(), p["weight_gate_m"])
-        partner, forget, *masters = columns.split(self.gate_blocks, -1)
-        return [forget, partner, *masters]
+    def named(self, columns: Tensor) -> dict[str, Tensor]:
+        """The gate maps of (..., columns) by name, as views."""
+        return dict(zip(self.gate_blocks, columns.split(list(self.gate_blocks.values()), -1)))
+
+    def gate_maps(self, gx: Tensor, memory: Tensor, p: Parts) -> dict[str, Tensor]:
+        """The gate maps by name; (B, columns), (B, slots, S) -> each (B, slots, its width)."""
+        return self.named(gx.unsqueeze(-2) + F.linear(memory.tanh(), p["weight_gate_m"]))
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         (memory,) = state
         size = self.hidden_size
-        e, gx = gx.split((size, sum(self.gate_blocks)), -1)
+        e, gx = gx[..., :size], gx[..., size:]
         rows = torch.cat((memory, e.unsqueeze(-2)), -2)
         for block in range(self.blocks):
             qkv = F.linear(rows, p["weight_qkv"][block], p["bias_qkv"][block])
@@ -159,7 +168,7 @@ class RMCCell(Cell):
             rows = rows + attend(qkv, self.heads)
             rows = F.layer_norm(rows, (size,), p["gain_attended"][block], p["shift_attended"][block])
             rows = F.layer_norm(rows + self.mlp(rows, p), (size,), p["gain_mlp"][block], p["shift_mlp"][block])
-        f, i = self.mechanism(*self.gate_maps(gx, memory, p))
+        f, i = self.mechanism(**self.gate_maps(gx, memory, p))
         memory = f * memory + i * rows[..., :-1, :].tanh()
         return memory.flatten(-2), (memory,)
 
@@ -170,7 +179,7 @@ class RMCCell(Cell):
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         maps = self.gate_maps(gx[..., self.hidden_size :], state[0], p)
-        return {**self.mechanism.observe(*maps), "memory": new[0]}
+        return {**self.mechanism.observe(**maps), "memory": new[0]}
 
 
 class RMC(CellLayer):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from numerate.recurrent.cell import ColumnCell, Parts, State
+from numerate.recurrent.gates import check_start
 from numerate.recurrent.layer import CellLayer
 
 
@@ -17,9 +18,13 @@ def ugrnn(forget: Tensor, candidate: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UGRNNCell(ColumnCell):
-    """UGRNN; state (h,); columns g, c; the gate's bias starts at ``forget_bias``."""
+    """UGRNN; state (h,); columns g, c; the gate's bias starts at ``forget_bias`` (default 1)."""
 
-    forget_bias: float = 1.0
+    forget_bias: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_start(self.bias, self.forget_bias)
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -32,7 +37,7 @@ class UGRNNCell(ColumnCell):
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
         super().reset(p, generator)
         if self.bias:
-            self.named(p["bias_ih"])["forget"].fill_(self.forget_bias)
+            self.named(p["bias_ih"])["forget"].fill_(1.0 if self.forget_bias is None else self.forget_bias)
 
     def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
         columns = self.named(gx + gh)
