@@ -170,6 +170,9 @@ def test_lists_name_units_tasks_and_experiments(numerate):
         (["run", "primer2022/table9", "--threads", "-1"], "threads must be at least 1, got -1"),
         (["run", "primer2022/table9", "--seeds", "10000000000"], "seeds must be at least 1 and at most 100,000"),
         (["run", "primer2022/table9", "--ranges", "nonsense"], "ranges are given as"),
+        (["run", "primer2022/table9", "--ranges", "[1,2"], "ranges are given as '[1,2) [-2,-1)', got '[1,2'"),
+        (["run", "primer2022/table9", "--ranges", "[1,2) x"], "ranges are given as"),
+        (["run", "primer2022/table9", "--ranges", "[1,2))"], "ranges are given as"),
         (["run", "primer2022/table9", "--device", "tpu"], "device must be cpu or cuda"),
         (["run", "primer2022/table9", "--backend", "magic"], "backend must be one of"),
         (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1 and at most 100,000, got 0"),
@@ -189,6 +192,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words, sentence, tmp_path, nu
 
 
 BROKEN = {"broken": "def (", "raising": "raise LookupError('no data')", "missing": "import nosuchmodule"}
+BROKEN["leaving"] = "import sys\nsys.exit(0)"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +201,7 @@ BROKEN = {"broken": "def (", "raising": "raise LookupError('no data')", "missing
         ("broken:Unit", "cannot import 'broken' for the unit 'broken:Unit': SyntaxError("),
         ("raising:Unit", "cannot import 'raising' for the unit 'raising:Unit': LookupError('no data')"),
         ("missing:Unit", "No module named 'nosuchmodule'"),
+        ("leaving:Unit", "cannot import 'leaving' for the unit 'leaving:Unit': SystemExit(0)"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_sentence(unit, sentence, tmp_path, numerate, monkeypatch):
@@ -207,6 +212,14 @@ def test_a_module_that_cannot_be_imported_is_one_sentence(unit, sentence, tmp_pa
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_unit_is_found_in_the_current_folder(tmp_path):
+    (tmp_path / "besides.py").write_text(OWN)
+    script = Path(sys.executable).with_name("numerate")  # python -m would look there by itself
+    words = ["run", "primer2022/table11", "--size", "smoke", "--units", "besides:Mine", "--device", "tpu"]
+    done = subprocess.run([script, *words], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "device must be cpu or cuda" in done.stderr  # said after the units are found
 
 
 def test_a_unit_of_another_width_is_not_scored(tmp_path, numerate, monkeypatch):

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from numerate import __version__
 
@@ -58,7 +58,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str) -> NoReturn:
     typer.echo(f"numerate: {sentence}", err=True)
     sys.exit(2)
 
@@ -233,9 +233,9 @@ def _options(size: str, seeds: int | None, units: str | None, ranges: str | None
 
     spans = None
     if ranges is not None:
-        parts = [part.strip() + ")" for part in ranges.replace("]", ")").split(")") if part.strip(" ,;")]
-        spans = tuple(parse_range(part.lstrip(" ,;")) for part in parts)
-        if None in spans or not spans:
+        one = r"\[[^][()]*[])]"
+        spans = tuple(map(parse_range, re.findall(one, ranges)))
+        if None in spans or not spans or re.sub(one, "", ranges).strip(" ,;"):
             raise ValueError(f"ranges are given as '[1,2) [-2,-1)', got {ranges!r}")
     chosen = None if units is None else tuple(unit.strip() for unit in units.split(",") if unit.strip())
     return Options(size, seeds, chosen, spans)  # type: ignore[arg-type]

@@ -159,6 +159,18 @@ def test_options_are_heeded_or_refused():
                 assert changed != [training.description() for training in plain], id_
 
 
+def test_a_unit_of_one_table_is_run_where_it_belongs():
+    (whole,) = select(["primer2022"])
+    work = whole.work(Options("smoke", units=("NMU", "nau", Product)))
+    shown = {(t.labels["operation"], t.labels["unit"]) for t in work}
+    own = {(operation, "Product") for operation in ("add", "sub", "mul", "div")}
+    assert shown == {("mul", "NMU"), ("add", "NAU"), ("sub", "NAU")} | own
+    with pytest.raises(ValueError, match=r"unit 'NRU' is not part of this experiment; allowed are NAC\+, .*NMU"):
+        whole.work(Options("smoke", units=("NRU",)))
+    with pytest.raises(ValueError, match="unit 'NMU' is not part of this experiment"):
+        select(["primer2022/table9"])[0].work(Options("smoke", units=("NMU",)))
+
+
 def test_a_smaller_size_says_how_it_differs(tmp_path):
     options = Options("smoke", seeds=1, units=("NMU",), ranges=((1.0, 2.0),))
     page = run_experiment("primer2022/table11", options, tmp_path).page.read_text()

@@ -116,6 +116,10 @@ def test_a_unit_of_ones_own_has_no_published_number():
     assert published.get(paper="primer2022", model="NMU", range=(1, 2), metric="success_rate") is not None
     with pytest.raises(ValueError, match="no numbers of a paper"):
         published.get(paper="typo2022", model="NMU")
+    with pytest.raises(ValueError, match="a range is a pair"):
+        published.get(paper="primer2022", model="NMU", range="abc")
+    with pytest.raises(ValueError, match="Published has no colour"):
+        published.get(paper="primer2022", colour="red")
 
 
 @pytest.mark.parametrize(("op", "value"), [("add", 6.666667e-9), ("mul", 1.2017658e-7), ("div", 5.777662e-10)])

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -119,13 +120,15 @@ class Experiment:
 
 
 def import_unit(path: str) -> Factory:
-    """A user's own unit by import path, ``package.module:Name``."""
+    """A user's own unit by import path, ``package.module:Name``; the current folder is searched last."""
     module, _, name = path.partition(":")
     if not module or not name:
         raise ValueError(f"a unit of your own is given as package.module:Name, got {path!r}")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
     try:
         imported = importlib.import_module(module)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise ValueError(f"cannot import {module!r} for the unit {path!r}: {error!r}") from error
     if not hasattr(imported, name):
         raise ValueError(f"module {module!r} has no {name!r}")
@@ -135,10 +138,13 @@ def import_unit(path: str) -> Factory:
     return cast(Factory, found)
 
 
-def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recipe]) -> dict[str, Recipe]:
+def choose_recipes(
+    units: Sequence[str | Factory] | None, known: dict[str, Recipe], elsewhere: Collection[str] = ()
+) -> dict[str, Recipe]:
     """Recipes by name: all known ones, those named, or a user's own class (which may carry a ``recipe``).
 
-    A user's unit is never shown under a name of ours, and no two under one.
+    A user's unit is never shown under a name of ours, and no two under one. Units that only other parts of the
+    experiment have, ``elsewhere``, are left out here.
     """
     if units is None:
         return known
@@ -148,8 +154,10 @@ def choose_recipes(units: Sequence[str | Factory] | None, known: dict[str, Recip
         if isinstance(unit, str) and _simple(unit) in simple:
             name = simple[_simple(unit)]
             chosen[name] = known[name]
+        elif isinstance(unit, str) and _simple(unit) in map(_simple, elsewhere):
+            continue
         elif isinstance(unit, str) and ":" not in unit:
-            names = ", ".join(known)
+            names = ", ".join(dict.fromkeys([*known, *elsewhere]))
             raise ValueError(
                 f"unit {unit!r} is not part of this experiment; allowed are {names}, or package.module:Name"
             )

@@ -26,6 +26,10 @@ KINDS = ("exact", "used", "script", "correct")  # which threshold is meant if no
 T = TypeVar("T", Published, Threshold, Setting)
 
 
+class NotPublished(ValueError):
+    """Nothing meets the criteria; the sentence says what there is."""
+
+
 def papers() -> tuple[str, ...]:
     """The papers whose numbers are here."""
     return tuple(FILES)
@@ -60,14 +64,9 @@ def one(**criteria: Any) -> Published:
 def get(**criteria: Any) -> Published | None:
     """As :func:`one`, but None where nothing is published, as for a unit of one's own."""
     try:
-        found = cells(**criteria)
-    except ValueError:
-        if criteria.get("paper", papers()[0]) not in FILES or not criteria.keys() <= {
-            f.name for f in fields(Published)
-        }:
-            raise
+        return one(**criteria)
+    except NotPublished:
         return None
-    return one(**criteria) if found else None
 
 
 def thresholds(**criteria: Any) -> list[Threshold]:
@@ -120,7 +119,7 @@ def _select(everything: Sequence[T], kind: type[T], criteria: dict[str, Any], wh
         kept = [each for each in found if accept(getattr(each, name))]
         if not kept:
             there = dict.fromkeys(_show(getattr(each, name)) for each in found)
-            raise ValueError(f"{where}: no {name} {_show(criteria[name])} here; there are {_shorten(there)}")
+            raise NotPublished(f"{where}: no {name} {_show(criteria[name])} here; there are {_shorten(there)}")
         found = kept
     return found
 

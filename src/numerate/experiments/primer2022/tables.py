@@ -32,6 +32,7 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
     seeds = options.seed_range(**SEEDS)
     ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0), (-2.0, 2.0)))
     steps = STEPS[options.size]
+    names = [name for operation in operations for name in RECIPES[operation]]
     return [
         recipe.training(
             task=SingleModule(operation, span, PRIMER_RANGES[span]),  # type: ignore[index]
@@ -40,7 +41,7 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
             labels={"unit": name, "operation": operation, "range": span},
         )
         for operation in operations
-        for name, recipe in choose_recipes(options.units, RECIPES[operation]).items()
+        for name, recipe in choose_recipes(options.units, RECIPES[operation], elsewhere=names).items()
         for span in ranges
     ]
 
