@@ -41,9 +41,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 CASES = [pytest.param(name, options, id=f"{name}{options or ''}") for name in OPTIONS for options in OPTIONS[name]]
 
 
-def make(name: str, dtype: torch.dtype = torch.float64, **options: Any) -> Recurrent:
+def make(name: str, dtype: torch.dtype = torch.float64, hidden: int = H, **options: Any) -> Recurrent:
     torch.manual_seed(5)
-    layer = getattr(recurrent, name)(I, H, dtype=dtype, **options)
+    layer = getattr(recurrent, name)(I, hidden, dtype=dtype, **options)
     for parameter in layer.parameters():
         parameter.data.add_(torch.randn_like(parameter), alpha=0.1)  # biases too, that start at 0
     return layer
@@ -94,6 +94,15 @@ def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_native_loop_equals_plain_steps(name: str, options: dict[str, Any], count: list[int]) -> None:
     layer = make(name, **options)
+    assert_equal_runs(layer, torch.randn(T, B, I, dtype=torch.float64), states(layer))
+    assert count
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("GRU", {}), ("RNN", {"layer_norm": True}), ("URLSTM", {}), ("OGRU", {})]
+)
+def test_one_unit_has_a_native_loop_too(name: str, options: dict[str, Any], count: list[int]) -> None:
+    layer = make(name, hidden=1, **options)
     assert_equal_runs(layer, torch.randn(T, B, I, dtype=torch.float64), states(layer))
     assert count
 
