@@ -6,7 +6,7 @@ import torch
 from numerate import published
 from numerate.streams import Domain, uniform
 from numerate.tasks import PRIMER_RANGES, SingleModule
-from numerate.tasks.task import intervals
+from numerate.tasks.task import intervals, range_constants, spread
 
 
 @pytest.mark.parametrize("operation", ["add", "sub", "mul", "div"])
@@ -32,6 +32,26 @@ def test_threshold_is_the_error_of_weights_off_by_epsilon(operation, inputs):
     }[operation]
     error = (difference**2).mean().item()
     assert task.threshold() == pytest.approx(error, rel=0.01)
+
+
+@pytest.mark.parametrize("span", [(-2.0, 2.0), (-1.0, 3.0), (0.0, 2.0), ((-3.0, 1.0), (2.0, 6.0))], ids=str)
+@pytest.mark.parametrize("operation", ["add", "sub", "mul"])
+@pytest.mark.parametrize("inputs", [2, 10])
+def test_threshold_is_that_error_also_on_a_range_across_zero(operation, inputs, span):
+    task = SingleModule(operation, test_range=span, inputs=inputs)
+    constants = {name: value.double() for name, value in range_constants(span).items()}
+    uniforms = torch.rand(400_000, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x, ε = spread(uniforms, constants, union=True), 1e-5
+    kept = (1 - ε * x[:, 2:].abs()).prod(-1)
+    product = x[:, 0] * x[:, 1] * (1 - (1 - ε) ** 2 * kept)
+    error = (product if operation == "mul" else ε * x.abs().sum(-1)).square().mean().item()
+    assert task.threshold() == pytest.approx(error, rel=0.01)
+
+
+@pytest.mark.parametrize("span", [(-2.0, 2.0), (0.0, 1.0), ((-1.0, 1.0), (2.0, 4.0))], ids=str)
+def test_a_quotient_is_not_tested_on_a_range_that_holds_zero(span):
+    with pytest.raises(ValueError, match="the test_range of div must not hold 0, where quotients are infinite"):
+        SingleModule("div", test_range=span)
 
 
 @pytest.mark.parametrize("train", list(PRIMER_RANGES), ids=str)

@@ -1,5 +1,6 @@
 """The Primer's single module task: one operation on two inputs, trained on one range and tested on another."""
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -45,6 +46,10 @@ class SingleModule:
             raise ValueError(f"inputs must be at least 2, got {self.inputs}")
         check_range("train_range", self.train_range)
         check_range("test_range", self.test_range)
+        if self.operation == "div" and math.isinf(size_moments(self.test_range)[2]):
+            raise ValueError(
+                f"the test_range of div must not hold 0, where quotients are infinite, got {self.test_range!r}"
+            )
 
     @property
     def outputs(self) -> int:

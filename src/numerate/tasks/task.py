@@ -94,9 +94,18 @@ def spread(uniforms: Tensor, constants: dict[str, Tensor], union: bool) -> Tenso
 
 
 def size_moments(span: Range) -> tuple[float, float, float]:
-    """E |x|, E x**2 and E x**-2 of a uniform number on ``span``, which must not cross zero; inf if it touches it."""
-    parts = [sorted((abs(low), abs(high))) for low, high in intervals(span)]
-    mean = sum((a + b) / 2 for a, b in parts) / len(parts)
-    square = sum((a * a + a * b + b * b) / 3 for a, b in parts) / len(parts)
-    inverse_square = sum(1 / (a * b) if a > 0 else float("inf") for a, b in parts) / len(parts)
+    """E |x|, E x**2 and E x**-2 of a uniform number on ``span``; the last is inf if zero is in it or at its end."""
+    parts = intervals(span)
+    sizes = [piece for part in parts for piece in _sizes(*part)]
+    mean = sum(share * (a + b) / 2 for share, a, b in sizes) / len(parts)
+    square = sum(share * (a * a + a * b + b * b) / 3 for share, a, b in sizes) / len(parts)
+    inverse_square = sum(share / (a * b) if a > 0 else float("inf") for share, a, b in sizes) / len(parts)
     return mean, square, inverse_square
+
+
+def _sizes(low: float, high: float) -> list[tuple[float, float, float]]:
+    """Share, lowest and highest of |x| for x in [low, high), on either side of zero."""
+    if low < 0 < high:
+        return [(-low / (high - low), 0.0, -low), (high / (high - low), 0.0, high)]
+    smaller, larger = sorted((abs(low), abs(high)))
+    return [(1.0, smaller, larger)]
