@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 
 def per_unit(forget: Any) -> np.ndarray:
-    """Average over everything but the units: (T, B, H), or any shape with the units last, -> (H,)."""
-    values = np.asarray(forget, dtype=float)
+    """Average of an array or tensor over everything but the units: (T, B, H), or any shape (..., H), -> (H,)."""
+    values = np.asarray(forget.detach().cpu().double() if hasattr(forget, "detach") else forget, dtype=float)
     return values.reshape(-1, values.shape[-1]).mean(0)
 
 
@@ -21,7 +21,7 @@ def _axes(ax: Axes | None) -> Axes:
 def forget_histogram(forget: Mapping[str, Any], ax: Axes | None = None, bins: int = 40) -> Axes:
     """How many units have which mean forget activation, one outline per entry, such as before and after training.
 
-    ``forget``: label -> array (..., H), as ``layer.inspect(x).activations[-1]["forget"]`` gives it, detached.
+    ``forget``: label -> array or tensor (..., H), such as ``layer.inspect(x).activations[-1]["forget"]``.
     """
     ax = _axes(ax)
     edges = np.linspace(0, 1, bins + 1)
@@ -35,7 +35,8 @@ def forget_histogram(forget: Mapping[str, Any], ax: Axes | None = None, bins: in
 def timescale_plot(forget: Mapping[str, Any], ax: Axes | None = None, longest: float | None = None) -> Axes:
     """Share of units that remember for longer than a number of steps, 1 / (1 - forget), on two logarithmic axes.
 
-    ``longest`` draws the length of the task. Uniform gates start on the line 1 / x.
+    ``forget``: as in :func:`forget_histogram`. ``longest`` draws the length of the task. Uniform gates start on the
+    line 1 / x.
     """
     ax = _axes(ax)
     for label, values in forget.items():
