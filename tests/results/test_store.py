@@ -251,6 +251,50 @@ def test_a_changed_number_is_noticed(path):
     raw.close()
     with Store(path) as store:
         assert store.check() == [row(1).key]
+        assert store.rows(keys=[row(0).key]) == [row(0)]
+        with pytest.raises(StoreError, match=f"the run {row(1).key.name} in .* is not as it was written"):
+            store.rows()
+
+
+@pytest.mark.parametrize(("table", "column"), [("runs", "labels"), ("circumstances", "timing")])
+def test_a_row_that_is_no_json_is_named(path, table, column):
+    with Store(path) as store:
+        store.add([row(0)])
+        store._db.execute(f"UPDATE {table} SET {column} = '{{\"un'")
+        with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: Unterminated string"):
+            store.rows()
+
+
+def test_an_experiments_rows_include_those_it_shares(path, tmp_path):
+    with Store(path) as store:
+        store.add([row(0), row(1), row(2, experiment="mine", config={"x": 1})])
+        store.share("mine", {row(0).key: {"unit": "my NMU"}, row(2, config={"x": 1}).key: {}})
+        shared = replace(row(0), experiment="mine", labels={"unit": "my NMU"})
+        assert store.rows("mine") == [row(2, experiment="mine", config={"x": 1}), shared]
+        assert store.frame("mine").height == 2
+        assert len(store.rows()) == 3
+        assert store.experiments() == {"mine": 2, "primer2022/table11": 2}
+        assert store.export(tmp_path / "mine.sqlite", "mine") == Added(new=2)
+        assert store.export(tmp_path / "all.sqlite") == Added(new=3)
+    for name in ("mine", "all"):
+        with Store(tmp_path / f"{name}{name}.sqlite") as other:
+            if name == "mine":
+                other.add([row(0)])
+            other.import_(tmp_path / f"{name}.sqlite")
+            assert shared in other.rows("mine")
+            assert row(0) in other.rows()
+
+
+def test_a_file_that_knows_nothing_of_sharing_still_serves(path):
+    with Store(path) as store:
+        store.add([row(0)])
+        store._db.execute("DROP TABLE shared")
+    with Store(path, readonly=True) as store:
+        assert store.rows("primer2022/table11") == [row(0)]
+        assert store.rows("mine") == []
+    with Store(path) as store:
+        store.share("mine", {row(0).key: {}})
+        assert len(store.rows("mine")) == 1
 
 
 # Several processes

@@ -66,6 +66,14 @@ def test_runs_already_stored_are_not_done_again(tmp_path):
         assert seen[-1].finished == seen[-1].total == 4
 
 
+def test_runs_that_another_experiment_trained_count_for_both(tmp_path):
+    with Store(tmp_path / "a.sqlite") as store:
+        train(trainings(seeds=(0,)), store, experiment="first")
+        train(trainings(seeds=(0, 1)), store, experiment="second")
+        assert store.experiments() == {"first": 2, "second": 4}
+        assert {row.experiment for row in store.rows("second")} == {"second"}
+
+
 class Steep(nn.Module):
     def __init__(self, inputs, outputs):
         super().__init__()

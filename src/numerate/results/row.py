@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,6 +25,11 @@ class Key(NamedTuple):
 
     config: str
     seed: int
+
+    @property
+    def name(self) -> str:
+        """How ``numerate show`` knows the run: the first digits of the hash, '-' and the seed."""
+        return f"{self.config[:10]}-{self.seed}"
 
 
 def canonical(value: Any) -> str:
@@ -144,8 +149,7 @@ class Row:
     @cached_property
     def digest(self) -> str:
         """A hash of the result; equal digests mean equal results."""
-        parts = [part if isinstance(part, bytes) else repr(part).encode() for part in (*self.key, *self.result)]
-        return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
+        return digest_of((*self.key, *self.result))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):
@@ -162,6 +166,12 @@ class Row:
         if "threshold" not in self.scores:
             raise ValueError(f"this run of {self.experiment} has no threshold among its scores: {sorted(self.scores)}")
         return self.scores["threshold"]
+
+
+def digest_of(stored: Iterable[Any]) -> str:
+    """The digest of a run as it is stored: key, config, status, stopped_at, reason, curves, scores, weights."""
+    parts = [part if isinstance(part, bytes) else repr(part).encode() for part in stored]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
 
 
 def encode_scores(scores: Mapping[str, float]) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from numerate.results import frames
 from numerate.results.arrays import Array, pack, unpack
-from numerate.results.row import Circumstances, Key, Row, canonical, decode_scores, decode_weights
+from numerate.results.row import Circumstances, Key, Row, canonical, decode_scores, decode_weights, digest_of
 
 SCHEMA = 1
 APPLICATION = 0x6E756D72  # "numr": tells our files from other SQLite databases
@@ -31,8 +31,17 @@ CREATE TABLE IF NOT EXISTS circumstances (
 CREATE TABLE IF NOT EXISTS checkpoints (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, meta TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS runs_by_experiment ON runs (experiment);
 """
+SHARED_TABLE = """
+CREATE TABLE IF NOT EXISTS shared (
+  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, experiment TEXT NOT NULL, labels TEXT NOT NULL,
+  PRIMARY KEY (config_hash, seed, experiment)) WITHOUT ROWID
+"""
+"""Experiments that use a run which another one stored; not in files of earlier versions."""
 
-COLUMNS = "config_hash, seed, experiment, labels, config, status, stopped_at, reason, curves, scores, weights"
+RESULT = "config, status, stopped_at, reason, curves, scores, weights, digest"
+COLUMNS = f"config_hash, seed, experiment, labels, {RESULT}"
+SHARED = f"""SELECT config_hash, seed, shared.experiment, shared.labels, {RESULT}
+             FROM shared JOIN runs USING (config_hash, seed)"""
 
 
 class StoreError(RuntimeError):
@@ -127,10 +136,17 @@ class Store:
                     self._add_circumstances(key, row.circumstances)
                     new += 1
                 elif self._digest_of(key) == row.digest:
+                    self._share(key, row.experiment, row.labels)
                     same += 1
                 else:
                     conflicts.append(key)
         return Added(new, same, tuple(conflicts))
+
+    def share(self, experiment: str, labels: Mapping[Key, Mapping[str, Any]]) -> None:
+        """Note that ``experiment`` uses stored runs, key -> what it calls them, whichever experiment stored them."""
+        with self.transaction():
+            for key, own in labels.items():
+                self._share(key, experiment, own)
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Those of ``keys`` that have no finished run yet, in the order given."""
@@ -145,6 +161,8 @@ class Store:
     ) -> list[Row]:
         """Finished runs, ordered by experiment, labels, configuration and seed, whatever the order of their writing.
 
+        ``experiment``: those it stored, and those it shares with another that stored them. A run that is not as it was
+        written is refused.
         ``where``: labels a run must have, one value or a list of allowed ones (a range is itself a list: give a list of
         ranges), or a function of the labels. ``keys``: these runs only, whichever experiment stored them.
         """
@@ -153,15 +171,17 @@ class Store:
         for record in self._select(experiment):
             if wanted is not None and (record[0], record[1]) not in wanted:
                 continue
-            labels = json.loads(record[3])
+            labels = self._decoded(record, json.loads, record[3])
             if where is None or (where(labels) if callable(where) else _matches(labels, where)):
-                found.append(self._row(record, labels))
+                if not _is_intact(record):
+                    raise StoreError(f"the run {Key(*record[:2]).name} in {self.path} is not as it was written")
+                found.append(self._decoded(record, self._row, record, labels))
         return found
 
     def experiments(self) -> dict[str, int]:
-        """Experiment -> number of finished runs."""
+        """Experiment -> number of finished runs, those included that it shares with another."""
         with self._explained():
-            query = "SELECT experiment, count(*) FROM runs GROUP BY experiment ORDER BY experiment"
+            query = f"SELECT experiment, count(*) FROM {self._source()} GROUP BY experiment ORDER BY experiment"
             return dict(self._db.execute(query).fetchall())
 
     def digest(self, experiment: str | None = None) -> str:
@@ -177,7 +197,7 @@ class Store:
             (verdict,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if verdict != "ok":
                 raise StoreError(f"the results file {self.path} is damaged: {verdict}")
-        return [row.key for row in self.rows() if self._digest_of(row.key) != row.digest]
+        return [Key(*record[:2]) for record in self._select(None) if not _is_intact(record)]
 
     # State of unfinished groups
 
@@ -219,6 +239,8 @@ class Store:
             raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(there) or 'none at all'}")
         with Store(path) as other:
             added = other.add(self.rows(experiment))
+            if experiment is None:
+                other._take_shared(self)
             with other._explained():
                 other._db.execute("PRAGMA journal_mode = DELETE")
         return added
@@ -226,7 +248,9 @@ class Store:
     def import_(self, path: str | Path) -> Added:
         """Take in the finished runs of another results file; a second time changes nothing, conflicts are told."""
         with Store(path, readonly=True) as other:
-            return self.add(other.rows())
+            added = self.add(other.rows())
+            self._take_shared(other)
+            return added
 
     # Details
 
@@ -258,10 +282,12 @@ class Store:
             return
         self._use_wal()
         self._db.execute("PRAGMA synchronous = FULL")
+        if version and not self._has_shared():
+            self._db.execute(SHARED_TABLE)
         if version == 0:
             with self.transaction():
                 if self._stamp()[0] == 0:  # else another process was first
-                    for statement in TABLES.split(";\n"):
+                    for statement in [*TABLES.split(";\n"), SHARED_TABLE]:
                         self._db.execute(statement)
                     self._db.execute(f"PRAGMA application_id = {APPLICATION}")
                     self._db.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -308,13 +334,43 @@ class Store:
             raise StoreError(f"the results file {self.path} failed: {text}") from error
 
     def _select(self, experiment: str | None, columns: str = COLUMNS) -> list[Any]:
-        which, values = ("WHERE experiment = ?", (experiment,)) if experiment is not None else ("", ())
         order = "ORDER BY experiment, labels, config_hash, seed"
         with self._explained():
-            return self._db.execute(f"SELECT {columns} FROM runs {which} {order}", values).fetchall()
+            if experiment is None:
+                return self._db.execute(f"SELECT {columns} FROM runs {order}").fetchall()
+            query = f"SELECT {columns} FROM {self._source()} WHERE experiment = ? {order}"
+            return self._db.execute(query, (experiment,)).fetchall()
+
+    def _source(self) -> str:
+        """The runs, those that experiments share once for each of them."""
+        return f"(SELECT {COLUMNS} FROM runs UNION ALL {SHARED})" if self._has_shared() else "runs"
+
+    def _has_shared(self) -> bool:
+        return bool(self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'shared'").fetchone()[0])
+
+    def _share(self, key: Key, experiment: str, labels: Mapping[str, Any]) -> None:
+        query = """INSERT OR IGNORE INTO shared SELECT config_hash, seed, ?, ? FROM runs
+                   WHERE config_hash = ? AND seed = ? AND experiment != ?"""
+        self._db.execute(query, (experiment, canonical(labels), *key, experiment))
+
+    def _take_shared(self, other: "Store") -> None:
+        """What another file says of who shares runs."""
+        if not other._has_shared():
+            return
+        with self.transaction():
+            for *key, experiment, labels in other._db.execute("SELECT * FROM shared").fetchall():
+                self._share(Key(*key), experiment, json.loads(labels))
+
+    def _decoded(self, record: Sequence[Any], decode: Callable[..., Any], *stored: Any) -> Any:
+        """``decode`` of what is stored; one sentence if that is not what we write."""
+        try:
+            return decode(*stored)
+        except (ValueError, KeyError, TypeError) as error:
+            run = Key(*record[:2]).name
+            raise StoreError(f"the run {run} in {self.path} cannot be read: {error}") from error
 
     def _row(self, record: Sequence[Any], labels: dict[str, Any]) -> Row:
-        config_hash, seed, experiment, _, config, status, stopped_at, reason, curves, scores, weights = record
+        config_hash, seed, experiment, _, config, status, stopped_at, reason, curves, scores, weights, _ = record
         with self._explained():
             query = """SELECT backend, versions, hardware, timing, created FROM circumstances
                        WHERE config_hash = ? AND seed = ?"""
@@ -336,6 +392,12 @@ class Store:
     def _digest_of(self, key: Key) -> str | None:
         found = self._db.execute("SELECT digest FROM runs WHERE config_hash = ? AND seed = ?", key).fetchone()
         return found[0] if found else None
+
+
+def _is_intact(record: Sequence[Any]) -> bool:
+    """Whether the stored bytes of a run still give its digest."""
+    config_hash, seed, _, _, *result, digest = record
+    return digest_of((config_hash, seed, *result)) == digest
 
 
 def _marks(values: Sequence[Any]) -> str:
