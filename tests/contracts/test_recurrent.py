@@ -73,7 +73,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "RMC": [
         {"gate_style": "memory", "blocks": 2},
-        *({"gate": gate, "downsize": 2} for gate in numerate.recurrent.GATES if gate not in ("-", "C")),
+        *({"gate": gate} for gate in ("O", "U", "R", "OR", "UR")),
+        *({"gate": gate, "downsize": 2} for gate in ("OM", "UM")),
         {"gate": "C", "timescale": 20},
         {"gate": numerate.recurrent.Gate("tied", tied=True)},
     ],

@@ -1,6 +1,7 @@
 """Facts about the gates of Gu et al. (2020)."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -29,9 +30,10 @@ from numerate.recurrent import (
 grid = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
 
 
-def longest(name: str) -> int | None:
-    """A timescale for the gates that start from one."""
-    return 30 if name in ("-", "C", "R") else None
+def for_gate(name: str, downsize: int) -> dict[str, Any]:
+    """The gate, its ``downsize`` if it has masters, and a timescale if it starts from one."""
+    masters = {"downsize": downsize} if name in ("OM", "UM") else {}
+    return {"gate": name} | masters | ({"timescale": 30} if name in ("-", "C", "R") else {})
 
 
 def effective(f: Tensor, r: Tensor) -> Tensor:
@@ -127,7 +129,7 @@ def test_each_gate_is_its_row_of_the_table(name):
     """Each activation written out again from the maps of one LSTM step."""
     torch.manual_seed(0)
     n, d, c = 3, 8, 2
-    layer = LSTM(n, d, gate=name, downsize=c, timescale=longest(name), dtype=torch.float64)
+    layer = LSTM(n, d, **for_gate(name, c), dtype=torch.float64)
     x, h, cell = (torch.randn(2, k, dtype=torch.float64) for k in (n, d, d))
     p = layer.parts()
     maps = x @ p["weight_ih"].T + h @ p["weight_hh"].T + p["bias_ih"] + p.get("bias_hh", 0)
@@ -222,8 +224,7 @@ def test_slots_of_a_relational_memory_show_their_gates_too():
 def test_each_gate_serves_the_update_of_a_gru(name, after):
     torch.manual_seed(0)
     n, d = 3, 8
-    options = {"gate": name, "downsize": 2, "timescale": longest(name), "recurrent_bias": False}
-    layer = GRU(n, d, reset_after=after, dtype=torch.float64, **options)
+    layer = GRU(n, d, **for_gate(name, 2), reset_after=after, recurrent_bias=False, dtype=torch.float64)
     x, h = torch.randn(2, n, dtype=torch.float64), torch.randn(2, d, dtype=torch.float64)
     seen = layer.inspect(x[None], h[None])
     gates = {key: value[0] for key, value in seen.activations[0].items()}
@@ -242,7 +243,7 @@ MAPS = {"-": 0, "C": 16, "U": 16, "UR": 16, "R": 0, "O": 0, "OR": 0, "OM": MASTE
 
 @pytest.mark.parametrize("name", MAPS)
 def test_parameter_counts(name):
-    options = {"gate": name, "downsize": 4, "timescale": longest(name), "recurrent_bias": False}
+    options = for_gate(name, 4) | {"recurrent_bias": False}
     for layer, maps in ((LSTM, 4), (GRU, 3 if name in ("-", "C", "U") else 4)):
         assert sum(p.numel() for p in layer(5, 16, **options).parameters()) == maps * MAP + MAPS[name]
 
@@ -253,7 +254,7 @@ def test_on_lstm_is_om_lstm():
 
 @pytest.mark.parametrize("name", ["C", "U", "UR", "UM"])
 def test_the_bias_vector_is_learnt_from_both_gates(name):
-    layer = LSTM(2, 4, gate=name, downsize=2, timescale=longest(name))
+    layer = LSTM(2, 4, **for_gate(name, 2))
     layer(torch.randn(3, 2, 2))[0].sum().backward()
     p = layer.parts()
     blocks = (4, 4, 4, 4, 2, 2) if name == "UM" else (4, 4, 4, 4)
@@ -264,7 +265,7 @@ def test_the_bias_vector_is_learnt_from_both_gates(name):
 
 def test_forget_bias_starts_at_one_for_standard_and_refine_gates_only():
     for name, start in {"-": 1.0, "R": 1.0, "O": 0.0, "U": 0.0, "UR": 0.0, "OM": 0.0}.items():
-        bias = LSTM(2, 4, gate=name, downsize=2).parts()["bias_ih"]
+        bias = LSTM(2, 4, gate=name, downsize=2 if name == "OM" else None).parts()["bias_ih"]
         assert torch.equal(bias[4:8], torch.full((4,), start))
         assert not bias[:4].any()
         assert not bias[8:].any()
@@ -313,7 +314,7 @@ def test_gates_that_cannot_be_get_one_clear_sentence():
 def test_a_gate_without_a_chrono_start_refuses_a_timescale(name):
     for layer in (LSTM, GRU, RMC, DNC):
         with pytest.raises(ValueError, match=f"gate '{name}' does not start from a timescale: leave out timescale=30"):
-            layer(2, 4, gate=name, downsize=2, timescale=30)
+            layer(2, 4, **for_gate(name, 2), timescale=30)
 
 
 @pytest.mark.parametrize(
@@ -329,6 +330,7 @@ def test_a_gate_without_a_chrono_start_refuses_a_timescale(name):
         (RMC, {"forget_bias": 2.0, "timescale": 30}, "forget_bias=2.0 and timescale=30 both say where"),
         (RMC, {"input_bias": 2.0, "timescale": 30}, "input_bias=2.0 has no place here: timescale says where"),
         (RMC, {"input_bias": 2.0, "gate": Gate("T", tied=True)}, "input_bias=2.0 has no place here: the gate is tied"),
+        (URLSTM, {"downsize": 2}, "gate 'UR' has no master gates to share: leave out downsize=2"),
         (LSTM, {"timescale": "foo"}, "timescale must be a number of at least 2 or 'unknown', got 'foo'"),
     ],
     ids=str,

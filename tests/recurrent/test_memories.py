@@ -136,7 +136,8 @@ def test_rmc_step_is_its_equations(name, style):
         return
     torch.manual_seed(0)
     size, slots, heads = 4, 3, 2
-    options = {"gate": name, "downsize": 2, "timescale": 9 if GATES[name].takes_timescale else None, "dtype": f64}
+    masters, timed = GATES[name].master is not None, GATES[name].takes_timescale
+    options = {"gate": name, "downsize": 2 if masters else None, "timescale": 9 if timed else None, "dtype": f64}
     layer = RMC(2, size, slots=slots, heads=heads, blocks=2, gate_style=style, **options)
     with torch.no_grad():
         for key, p in layer.named_parameters():

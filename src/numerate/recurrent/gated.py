@@ -21,7 +21,7 @@ class GatedCell(ColumnCell):
     ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
     gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or instead of
     ``forget_bias`` of the ordinary biases (gates - and R); other gates take none. ``tied``: I = 1 - f. ``downsize``:
-    units per entry of a master gate.
+    units per entry of a master gate, for gates that have one.
     ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
     ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
     """

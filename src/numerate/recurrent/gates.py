@@ -189,6 +189,8 @@ def gate(kind: str | Gate, *, tied: bool | None = None, downsize: int | None = N
         if kind not in GATES:
             raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
         kind = GATES[kind]
+    if downsize is not None and kind.master is None:
+        raise ValueError(f"gate {kind.name!r} has no master gates to share: leave out downsize={downsize!r}")
     changes = {"tied": tied, "downsize": downsize}
     return replace(kind, **{name: value for name, value in changes.items() if value is not None})
 
