@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,10 +105,10 @@ def test_running_again_trains_nothing_and_reports_the_same(finished, numerate):
 
 
 def test_show_tells_weights_and_formula_of_one_run(finished, numerate):
-    folder, _ = finished
-    with Store(folder / "results" / "results.sqlite", readonly=True) as store:
-        row = store.rows(where={"unit": "NMU"})[0]
-    shown = numerate("show", f"{row.key.config[:10]}-{row.seed}", "--out", folder / "results")
+    folder, printed = finished
+    hint = re.search(r"^one of its runs: numerate (show [0-9a-f]+-\d+ --out .+)$", printed, re.MULTILINE)
+    assert hint
+    shown = numerate(*hint[1].split(), cwd=folder)
     assert shown.returncode == 0, shown.stderr
     assert "formula" in shown.stdout
     assert "x1" in shown.stdout
@@ -278,6 +279,15 @@ def test_a_file_in_place_of_the_reports_folder_is_named(tmp_path, numerate):
 def test_help_says_what_a_papers_name_runs(numerate):
     text = " ".join(numerate("run", "--help").stdout.split())
     assert "primer2022 is its Tables 9 to 12" in text
+
+
+def test_a_report_names_a_run_that_is_not_as_it_was_written(finished, tmp_path, numerate):
+    shutil.copytree(finished[0] / "results", tmp_path / "results")
+    with Store(tmp_path / "results" / "results.sqlite") as store:
+        store._db.execute("UPDATE runs SET scores = replace(scores, 'best_test', 'best_text') WHERE seed = 1")
+    done = numerate("report", "primer2022/table11", *OPTIONS, "--out", "results", cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.search(r"the run \w+-1 in results/results.sqlite is not as it was written", done.stderr)
 
 
 def test_a_file_that_is_no_results_file_is_named(tmp_path, numerate):

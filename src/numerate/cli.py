@@ -155,7 +155,7 @@ def run(
             shown = experiments.run(
                 experiment, options, out, backend=backend, device=device, threads=threads, progress=tell
             )
-        _show(experiment.id, shown)
+        _show(experiment.id, shown, out)
 
 
 @app.command()
@@ -181,18 +181,22 @@ def report(
 
     options = _options(size, seeds, units, ranges)
     for experiment in experiments.select(ids):
-        _show(experiment.id, experiments.report(experiment, options, out))
+        _show(experiment.id, experiments.report(experiment, options, out), out)
 
 
-def _show(name: str, shown: Any) -> None:
+def _show(name: str, shown: Any, out: Path) -> None:
     if shown.summary is not None:
         _print(shown.summary)
     typer.echo(f"{name}: {shown.page}")
+    if shown.run is not None:
+        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {out}")
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="A run: the first digits of its key, '-' and the seed.")],
+    name: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run: the first digits of its key, '-' and the seed; run names one.")
+    ],
     out: Out = Path("results"),
 ) -> None:
     """One run: its configuration, curves, weights and formula."""

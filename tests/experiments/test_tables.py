@@ -196,6 +196,12 @@ def test_the_zoo_ranks_units(tmp_path):
     assert (shown.page.parent / "overview.png").is_file()
 
 
+def test_the_zoo_leaves_rounding_empty_for_a_plain_module(tmp_path):
+    shown, rows = run("zoo", tmp_path, units=("NMU", Product), seeds=1)
+    assert {unit for unit, share in zoo.ranking(rows).items() if share.rounded is None} == {"Product"}
+    assert shown.page.is_file()
+
+
 def test_the_zoos_operations_share_their_loops():
     work = select(["zoo"])[0].trainings(Options("quick"))
     assert len({t.form for t in work}) == len(work) / 4

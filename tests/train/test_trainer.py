@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from numerate.loops import native
+from numerate.report.comparison import arithmetic
 from numerate.results import Store
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, train, trainer
@@ -72,6 +73,29 @@ def test_runs_that_another_experiment_trained_count_for_both(tmp_path):
         train(trainings(seeds=(0, 1)), store, experiment="second")
         assert store.experiments() == {"first": 2, "second": 4}
         assert {row.experiment for row in store.rows("second")} == {"second"}
+
+
+def test_a_checkpoint_goes_when_its_runs_are_finished_in_another_selection(tmp_path):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with Store(tmp_path / "a.sqlite") as store:
+        with pytest.raises(KeyboardInterrupt):
+            train(trainings(seeds=(0, 1)), store, checkpoint_seconds=0, progress=stop)
+        train(trainings(seeds=(0,)), store)
+        assert len(store.checkpoints()) == 1
+        train(trainings(seeds=(0, 1, 2)), store)
+        assert store.checkpoints() == []
+
+
+def test_only_what_can_be_rounded_has_scores_with_rounded_weights(tmp_path):
+    short = {"seeds": (0,), "ranges": ((1.0, 2.0),), "steps": 100}
+    (plain,) = rows(tmp_path, trainings(Steep, **short), "plain").values()
+    (unit,) = rows(tmp_path, trainings(NMU, **short), "unit").values()
+    assert {"best_validation", "best_test"} <= plain.scores.keys()
+    assert {name for name in unit.scores if name not in plain.scores} == {"snapped_validation", "snapped_test"}
+    assert arithmetic([plain]).snapped is None
+    assert arithmetic([unit]).snapped == 0
 
 
 class Steep(nn.Module):

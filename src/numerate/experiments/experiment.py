@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numerate.units
 from numerate import published
 from numerate.published import show_range
-from numerate.results import Row
+from numerate.results import Key, Row
 from numerate.tasks.task import Range
 from numerate.train import Adam, Penalty, Restart, Training
 from numerate.train.specification import Factory, describe
@@ -78,10 +78,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Shown:
-    """What an experiment wrote: the page to open, and a summary for the terminal (a rich renderable)."""
+    """What an experiment wrote: the page to open, a summary for the terminal (a rich renderable), one of its runs."""
 
     page: Path
     summary: Any = None
+    run: Key | None = None
 
 
 @dataclass(frozen=True)

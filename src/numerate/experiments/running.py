@@ -1,6 +1,7 @@
 """Run an experiment from Python: train what is missing, then write the report."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from numerate.experiments.experiment import Experiment, Options, Shown, select
@@ -68,4 +69,5 @@ def _shown(experiment: Experiment, store: Store, options: Options, folder: Path)
         raise ValueError(
             f"no finished run of {experiment.id} at size {options.size}; run: numerate run {experiment.id}"
         )
-    return experiment.show(experiment, rows, options, folder)
+    shown = experiment.show(experiment, rows, options, folder)
+    return replace(shown, run=rows[0].key if rows else None)

@@ -167,10 +167,10 @@ def compare(rows: Sequence[Row]) -> Comparison:
 
 @dataclass(frozen=True)
 class Share:
-    """A unit's share of solved runs over everything: as trained, and with its best weights rounded."""
+    """A unit's share of solved runs over everything: as trained, and with its best weights rounded if it can."""
 
     solved: Estimate
-    rounded: Estimate
+    rounded: Estimate | None
 
 
 def ranking(rows: Sequence[Row]) -> dict[str, Share]:
@@ -180,7 +180,7 @@ def ranking(rows: Sequence[Row]) -> dict[str, Share]:
         own.setdefault(str(row.labels["unit"]), []).append(row)
 
     measured = {unit: arithmetic(runs) for unit, runs in own.items()}
-    found = {unit: Share(wilson(m.solved or 0, m.n), wilson(m.snapped or 0, m.n)) for unit, m in measured.items()}
+    found = {unit: Share(wilson(m.solved or 0, m.n), m.ours.get("snapped_rate")) for unit, m in measured.items()}
     return dict(sorted(found.items(), key=lambda item: (-(item[1].solved.value or 0.0), item[0])))
 
 
@@ -191,7 +191,10 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         "share of solved runs, by which the units are ordered, with its Wilson interval; hollow: with the best weights "
         "rounded to the unit's discrete values wherever the validation error is not worse."
     )
-    shares = [[unit, _interval(share.solved), _interval(share.rounded)] for unit, share in ranked.items()]
+    shares = [
+        [unit, _interval(share.solved), _interval(share.rounded) if share.rounded else "–"]
+        for unit, share in ranked.items()
+    ]
     tables = [TextTable("Share of solved runs", ["unit", "over all tasks", "rounded"], shares)]
     for panel in compared.panels:
         found = {(cell.series, cell.x): _interval(cell.measured.ours[SUCCESS.name]) for cell in compared.of(panel)}
@@ -210,7 +213,8 @@ def picture(compared: Comparison, ranked: Mapping[str, Share]) -> Figure:
             plot_map(ax, compared, panel, compared.series)
             ax.set_title(panel.replace(", ", ",\n"))
         for line, share in enumerate(ranked.values()):
-            shares.plot(share.rounded.value, line, "o", mfc=PAPER, mec=colour, ms=5)
+            if share.rounded:
+                shares.plot(share.rounded.value, line, "o", mfc=PAPER, mec=colour, ms=5)
             shares.hlines(line, share.solved.low, share.solved.high, color=colour, lw=1.4)
             shares.plot(share.solved.value, line, "o", color=colour, ms=5)
         shares.set(title="Share of solved runs\n(hollow: rounded)", xlim=(-0.02, 1.02))

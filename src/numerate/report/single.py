@@ -26,7 +26,7 @@ def find_run(store: Store, name: str) -> Row:
     if len(found) == 1:
         return found[0]
     if not found:
-        some = ", ".join(f"{row.key.config[:8]}-{row.seed}" for row in store.rows()[:3])
+        some = ", ".join(row.key.name for row in store.rows()[:3])
         raise ValueError(f"there is no run {name!r} in {store.path}; there is {some}, ...")
     raise ValueError(f"{len(found)} runs are named {name!r}; give more digits of the key")
 

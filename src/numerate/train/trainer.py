@@ -97,6 +97,16 @@ def _train(
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
     _take_turns(started, _AT_ONCE[kind_of(device)])
+    _drop_finished(store)
+
+
+def _drop_finished(store: Store) -> None:
+    """Forget the state of groups that were left when other runs were asked for, and are finished by now."""
+    for name in store.checkpoints():
+        found = store.load_checkpoint(name)
+        keys = found.meta.get("keys") if found else None
+        if keys and not store.missing(Key(*key) for key in keys):
+            store.drop_checkpoint(name)
 
 
 class _Queue:
@@ -321,7 +331,7 @@ class _Group:
         arrays |= {name: getattr(self, name).cpu().numpy() for name in ("best_validation",)}
         arrays |= {"diverged": self.state.diverged.cpu().numpy()}
         arrays |= {"restarts": self.restarts, "since": self.since}
-        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "runs": len(self.runs)})
+        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys})
 
     # Rows
 
@@ -358,10 +368,11 @@ class _Group:
         ]
 
     def _snapped_scores(self) -> dict[str, np.ndarray]:
-        """Errors of the best weights, and of the same rounded to the units' discrete values."""
-        parameters = self.best | self.snap(self.best)
+        """Errors of the best weights, and of the same rounded to the units' discrete values, if there are any."""
+        rounded = self.snap(self.best)
         found = {"best_validation": self._loss(self.best, "validation")}
-        found |= {f"snapped_{split}": self._loss(parameters, split) for split in ("validation", "test")}
+        if rounded or self.training.computation is not None:  # rows of our own models keep the scores they always had
+            found |= {f"snapped_{split}": self._loss(self.best | rounded, split) for split in ("validation", "test")}
         return {name: values.cpu().numpy() for name, values in found.items()}
 
 
