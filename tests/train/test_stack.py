@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from numerate.loops import native
 from numerate.results import Store
 from numerate.tasks import SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, stack, train
@@ -80,6 +81,17 @@ def test_a_model_that_cannot_be_stacked_is_trained_by_the_plain_loop_with_one_no
     (notice,) = [record.message for record in caplog.records if record.name == "numerate"]
     assert notice.startswith("no native or stacked loop for this model (")
     assert notice.endswith("); using the eager one, which is slower")
+
+
+def test_a_library_that_cannot_be_loaded_leaves_the_stacked_loop(tmp_path, monkeypatch, caplog):
+    def refuse(source: str) -> None:
+        raise native.CompileError("what was compiled cannot be loaded here")
+
+    monkeypatch.setattr(native, "library", refuse)
+    with Store(tmp_path / "a.sqlite") as store:
+        train([training(steps=20, evaluate_every=20, evaluation_size=50)], store)
+        assert {row.circumstances.backend for row in store.rows()} == {"stacked-cpu"}
+    assert "no native loop for this model (what was compiled cannot be loaded here)" in caplog.text
 
 
 class Half(nn.Module):

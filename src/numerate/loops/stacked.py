@@ -25,6 +25,7 @@ from numerate.loops.step import (
     corrections,
     total_loss,
 )
+from numerate.loops.trace import TRACING
 from numerate.streams import Domain, uniform
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
@@ -128,7 +129,8 @@ class Stacked:
             out_shape[:] = [spec]
             return out
 
-        graph = make_fx(functionalize(flat), tracing_mode="real")(*(leaves[i] for i in kept))
+        with TRACING:
+            graph = make_fx(functionalize(flat), tracing_mode="real")(*(leaves[i] for i in kept))
         graph.graph.eliminate_dead_code()
         graph.recompile()
         run = torch.compile(graph, dynamic=False) if self.compiled else graph

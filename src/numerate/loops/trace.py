@@ -28,7 +28,7 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
 ]  # fmt: skip
 
 
-_tracing = RLock()
+TRACING = RLock()
 """``make_fx`` changes torch while it traces: one thread at a time."""
 
 
@@ -144,7 +144,7 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
         return tuple(results.values())
 
     pure = functionalize(flat, remove="mutations")
-    with _tracing:
+    with TRACING:
         module = make_fx(pure, decomposition_table=_decompositions(), tracing_mode="fake")(*values.values())
     module.graph.eliminate_dead_code()
     return module, names

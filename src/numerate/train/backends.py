@@ -107,10 +107,10 @@ def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
 
 
 def _reasons() -> tuple[type[Exception], ...]:
-    from numerate.loops.native import NoCompiler
+    from numerate.loops.native import CompileError, NoCompiler
     from numerate.loops.trace import NotLowered
 
-    return NotLowered, NoCompiler
+    return NotLowered, NoCompiler, CompileError
 
 
 __all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "first_sentence", "kind_of", "notice"]

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Loop, Members, State, Step, Tensors, squared_error
+from numerate.loops.trace import TRACING
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.backends import evaluator, first_sentence
@@ -250,7 +251,8 @@ def traced(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
         if size not in graphs:
             names = list(parameters)
             flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
-            graphs[size] = flat(*whole.values())
+            with TRACING:
+                graphs[size] = flat(*whole.values())
         found = graphs[size](*whole.values())
         return tree_map(lambda value: value[:count], found)
 
