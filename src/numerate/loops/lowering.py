@@ -55,6 +55,22 @@ _COUNTING = ("sum", "where", "add", "sub", "mul")
 """Operations whose whole numbers (counts of truth values) are exact in float32."""
 
 
+class Rules(dict[str, Callable[..., Any]]):
+    """Name of an operation -> how it is lowered; called with names, it registers the function below it."""
+
+    def __call__(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+
+def axis_of(axis: int, ndim: int) -> int:
+    """An axis counted from the front."""
+    return axis % ndim if ndim else 0
+
+
 class Lowering:
     """What is known while the nodes are visited one after the other."""
 

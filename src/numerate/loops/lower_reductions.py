@@ -1,0 +1,128 @@
+"""Operations that make one number of many: sums, scans, moments and matrix products."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from numerate.loops.ir import Number, Scan
+from numerate.loops.lower_elementwise import ELEMENTWISE
+from numerate.loops.lowering import Filled, Lowering, Product, Rules, Value, axis_of, with_shape
+from numerate.loops.trace import NotLowered
+
+REDUCTIONS = Rules()
+
+
+def _reduced(self: Lowering, function: str, a: Value | Product, axes: Any) -> Value:
+    """Reduce ``axes`` (None: all), first within the example, then over the batch; they stay with size 1."""
+    chosen = _axes(axes, len(a.shape))
+    batch = self.batch_axis()
+    inner = [axis for axis in chosen if axis != batch and a.shape[axis] != 1]
+    value: Any = a
+    if inner:
+        value = self.fold(function, value, inner)
+    if batch in chosen:
+        if function != "sum":
+            raise NotLowered(f"{self.node.target} over the batch; only sums and means are known there")
+        value = self.total(value)
+    return self.map("mul", *value.factors, shape=value.shape) if isinstance(value, Product) else value
+
+
+def _axes(axes: Any, ndim: int) -> list[int]:
+    """Axes of a reduction as torch gives them: one, some, or all."""
+    wanted = range(ndim) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes
+    return sorted({axis_of(axis, ndim) for axis in wanted}) if ndim else []
+
+
+def _shaped(self: Lowering, value: Value) -> Value:
+    """``value`` in the shape of the current node, where only sizes 1 differ."""
+    return with_shape(value, self.here)
+
+
+def _reduction(function: str) -> Callable[..., Value]:
+    def rule(self: Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
+        return _shaped(self, _reduced(self, function, a, axes))
+
+    return rule
+
+
+for _aten, _function in {"prod": "prod", "amax": "max", "amin": "min", "any": "or", "all": "and"}.items():
+    REDUCTIONS[_aten] = _reduction(_function)
+
+
+@REDUCTIONS("sum")
+def _sum(self: Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
+    return _shaped(self, _reduced(self, "sum", self.as_float(a), axes))
+
+
+@REDUCTIONS("mean")
+def _mean(self: Lowering, a: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+    return ELEMENTWISE["div"](self, _shaped(self, _reduced(self, "sum", a, axes)), _count(self, axes))
+
+
+@REDUCTIONS("var")
+def _var(self: Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False) -> Value:
+    variance, _ = _moments(self, a, axes, correction)
+    return _shaped(self, variance)
+
+
+@REDUCTIONS("var_mean")
+def _var_mean(
+    self: Lowering, a: Value, axes: Any = None, *, correction: Number = 1, keepdim: bool = False
+) -> list[Value]:
+    kept = _moments(self, a, axes, correction)
+    if keepdim:
+        return list(kept)
+    shape = tuple(size for axis, size in enumerate(a.shape) if axis not in _axes(axes, len(a.shape)))
+    return [with_shape(value, shape) for value in kept]
+
+
+def _moments(self: Lowering, a: Value, axes: Any, correction: Number) -> tuple[Value, Value]:
+    """Variance and mean; the reduced axes stay with size 1."""
+    count = _count(self, axes)
+    total = _reduced(self, "sum", a, axes)
+    mean = self.map("div", total, count, shape=total.shape)
+    deviation = self.map("sub", a, mean, shape=a.shape)
+    squares = _reduced(self, "sum", Product((deviation, deviation), a.shape), axes)
+    return self.map("div", squares, max(count - correction, 0.0), shape=total.shape), mean
+
+
+def _count(self: Lowering, axes: Any) -> float:
+    """How many numbers a reduction takes together."""
+    shape = self.true_shape()
+    return float(math.prod(shape[axis] for axis in _axes(axes, len(shape))))
+
+
+@REDUCTIONS("cumsum", "cumprod")
+def _scan(self: Lowering, a: Value, axis: int, **_: Any) -> Value:
+    axis = axis_of(axis, len(a.shape))
+    if self.batch_axis() == axis:
+        raise NotLowered(f"{self.node.target} along the batch")
+    if a.shape == () or a.shape[axis] == 1:
+        return a
+    arg = self.materialised(a) if isinstance(a, Filled) else a
+    out = self.new(a.shape, "float", (arg,))
+    order = (*(d for d in range(len(a.shape)) if d != axis), axis)
+    function = "sum" if "cumsum" in str(self.node.target) else "prod"
+    self.statements.append(Scan(out.permute(order), function, arg.permute(order)))
+    return out
+
+
+@REDUCTIONS("mm", "bmm", "matmul")
+def _matrix_product(self: Lowering, a: Value, b: Value) -> Value:
+    """(..., m, k) x (..., k, n) -> (..., m, n), as a sum over k of products; k may be the batch."""
+    *lead, m, k = a.shape
+    n = b.shape[-1]
+    domain = (*lead, m, n, k)
+    transposed = b if isinstance(b, Filled) else b.permute((*range(len(lead)), len(lead) + 1, len(lead)))
+    left, right = with_shape(a, (*lead, m, 1, k)), with_shape(transposed, (*lead, 1, n, k))
+    product = Product((left, right), domain)
+    contracts_batch = self.batch_axis() == len(a.shape) - 1
+    return _shaped(self, self.total(product) if contracts_batch else self.fold("sum", product, [len(domain) - 1]))
+
+
+@REDUCTIONS("mv", "dot")
+def _vector_product(self: Lowering, a: Value, b: Value) -> Value:
+    """(m, k) x (k,) -> (m,), or (k,) x (k,) -> ()."""
+    product = Product((a, b), a.shape)
+    last = len(a.shape) - 1
+    return _shaped(self, self.total(product) if self.batch_axis() == last else self.fold("sum", product, [last]))
