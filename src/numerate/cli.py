@@ -38,6 +38,8 @@ def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
     try:
         code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):  # as earlier versions of typer have it
+        code = INTERRUPTED
     except (ValueError, RuntimeError, OSError) as error:
         if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
             raise

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from numerate.loops.stacked import one_thread
-from numerate.loops.step import Loop, State, Tensors
+from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Circumstances, Key, Row, Store
 from numerate.train import stack
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
@@ -92,7 +92,7 @@ def _train(
     for group in groups:
         example = next(iter(group.values())).training
         if example.computation is None:  # what cannot be trained is said before anything is trained
-            _cached_loop(example, backend, device, threads)
+            _cached_loop(example, None, backend, device, threads)
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
@@ -200,7 +200,7 @@ class _Group:
         self.store, self.experiment, self.device = store, experiment, device
         self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
         self.step, self.model = stack.make_step(self.training)
-        self.backend, self.loop = _cached_loop(self.training, backend, device, threads)
+        self.backend, self.loop = _cached_loop(self.training, self.step, backend, device, threads)
         self.members = stack.members(self.runs).to(device)
         self.splits = {
             split: (
@@ -401,13 +401,18 @@ def _judged(
 _loops: dict[object, tuple[str, Loop]] = {}
 
 
-def _cached_loop(training: Training, backend: str, device: str, threads: int | None) -> tuple[str, Loop]:
-    """Tracing and compiling once per form and process; code from outside of this package is tried first."""
+def _cached_loop(
+    training: Training, step: Step | None, backend: str, device: str, threads: int | None
+) -> tuple[str, Loop]:
+    """Tracing and compiling once per form and process; code from outside of this package is tried first.
+
+    ``step``: that of the training, if it is there already.
+    """
     key = (training.form, backend, device, threads)
     if key not in _loops:
         foreign = training.computation is None
         try:
-            step = stack.make_step(training)[0]
+            step = step or stack.make_step(training)[0]
             trial = partial(stack.attempt, training, step, device=device) if foreign else None
             _loops[key] = choose(step, backend, device, threads, trial)
         except Exception as error:
