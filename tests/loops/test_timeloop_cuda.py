@@ -261,7 +261,7 @@ def compiled(source: str, folder: Path) -> str:
 
 
 def test_what_a_gpu_cannot_do_is_refused() -> None:
-    device = torch.device("cpu")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ordered = OLSTM(3, 8).cell
     assert isinstance(ordered, ColumnCell)
     with pytest.raises(NotLowered, match="along the units"):
@@ -345,10 +345,11 @@ def test_on_the_device_autocast_stores_numbers_of_that_type(kind: type[CellLayer
     layer, x = kind(3, 80).cuda(), torch.randn(20, 37, 3, device="cuda")
     expected = results(layer, x, "plain")
     with torch.autocast("cuda", dtype):
-        found = results(layer, x, "native")
-    for wanted, got in zip(expected, found):
+        plain, found = results(layer, x, "plain"), results(layer, x, "native")
+    for wanted, rough, got in zip(expected, plain, found):
         assert got.dtype == torch.float32
-        assert (wanted - got).norm() <= 5e-2 * wanted.norm()
+        # the NRU's gradients in bfloat16 are 4 to 6 % off in plain steps too
+        assert (wanted - got).norm() <= torch.fmax(5e-2 * wanted.norm(), 1.5 * (wanted - rough).norm())
 
 
 @on_gpu
@@ -389,5 +390,6 @@ def test_on_the_device_loops_agree_with_plain_steps(case: str, dtype: torch.dtyp
     for wanted, rough, got, twin in zip(expected, plain, found, again):
         exact = 5e-3 if case.endswith("cuDNN") else 2e-3  # whose products are all in TF32
         bound = (exact if dtype == torch.float32 else 2e-2) * wanted.norm()
-        assert (wanted - got.float()).norm() <= torch.maximum(bound, (wanted - rough.float()).norm())
+        # fmax: plain steps of the NRU overflow in float16
+        assert (wanted - got.float()).norm() <= torch.fmax(bound, (wanted - rough.float()).norm())
         assert torch.equal(got, twin) or case.endswith("cuDNN")

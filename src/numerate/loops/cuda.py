@@ -6,6 +6,7 @@ of large parameters (:mod:`~numerate.loops.spread`); small values are kept by ev
 elements through shared memory: every example leaves the factors there, and each thread adds up its own columns.
 """
 
+import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
@@ -99,7 +100,7 @@ def _moved(weights: Tensor, device: torch.device) -> Tensor:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(4, thread_name_prefix="numerate-nvrtc")
+    return ThreadPoolExecutor(min(16, os.cpu_count() or 4), thread_name_prefix="numerate-nvrtc")
 
 
 def _compiled(source: Source, device: torch.device) -> Future[nvrtc.Kernel]:

@@ -1,6 +1,7 @@
 """Train many configurations, group by group, so that nothing finished is ever lost and nothing is done twice."""
 
 import hashlib
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +70,7 @@ def train(
     Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
     interruptions. Killed at any moment, a second call continues at the last checkpoint.
     """
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond the usual 8 would wait for each other
     check(backend, device, threads)
     threads = threads or torch.get_num_threads()
     with one_thread():
