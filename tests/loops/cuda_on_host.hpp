@@ -27,6 +27,16 @@ alignas(16) float memory[1 << 16];
 static void host_barrier() { swapcontext(&host_threads[host_current], &host_main); }
 static inline void __syncthreads() { host_barrier(); }
 static inline void __syncwarp() { host_barrier(); }
+static inline int __syncthreads_or(int value) {
+  static int votes = 0;
+  votes |= value;
+  host_barrier();
+  const int found = votes;
+  host_barrier();
+  votes = 0;
+  host_barrier();
+  return found;
+}
 template <class T> T __shfl_xor_sync(unsigned, T value, int distance) {
   host_exchange[host_current] = value;
   host_barrier();

@@ -32,7 +32,7 @@ from numerate.loops.eager import Eager
 from numerate.loops.lower import lower
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
 from numerate.loops.trace import NotLowered, evaluation, training_step
-from numerate.units import INALU, NAC, NALU, NAU, NMU, RealNPU
+from numerate.units import INALU, NAC, NALU, NAU, NMU, GatedNAUNMU, RealNPU
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
@@ -164,6 +164,20 @@ def test_divergence_is_noted_at_its_step():
     assert torch.equal(plain.diverged, other.diverged)
 
 
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_members_that_are_nan_in_all_stay_so(runner):
+    torch.manual_seed(0)
+    module = nn.Sequential(NAU(100, 2), NMU(2, 1))
+    step = two_layers(*module)
+    state, members, weights = make_state(module, 3), make_members(3, subsets(3), rate=1e-3), make_weights(step, 3, 3)
+    for value in state.parameters.values():
+        value[1] = torch.nan
+    plain, other = (trained(loop, state, members, weights) for loop in (Eager(step), runner(step)))
+    assert plain.diverged.tolist() == other.diverged.tolist() == [-1, 0, -1]
+    for name, value in plain.parameters.items():
+        torch.testing.assert_close(other.parameters[name], value, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
 # ---------------------------------------------------------------- the source
 
 
@@ -202,10 +216,12 @@ def test_units_on_all_operations(name):
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("hidden", [2, 10])
-@pytest.mark.parametrize(("first", "second"), [(NAU, NMU), (NALU, NALU), (INALU, INALU), (NAC, RealNPU)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(NAU, NMU), (NALU, NALU), (INALU, INALU), (NAC, RealNPU), (GatedNAUNMU, NAU)]
+)
 def test_gradients_of_two_layers_of_a_hundred_inputs(first, second, hidden, runner):
     """Of one step alone, since some of these models are chaotic: rounding grows from step to step."""
-    if runner is OnHost and (first, hidden) not in ((NALU, 2), (INALU, 10)):
+    if runner is OnHost and (first, hidden) not in ((NALU, 2), (INALU, 10), (GatedNAUNMU, 2)):
         pytest.skip("left to the GPU, to be quick")
     torch.manual_seed(0)
     step = two_layers(one := first(100, hidden), two := second(hidden, 1))
@@ -215,6 +231,12 @@ def test_gradients_of_two_layers_of_a_hundred_inputs(first, second, hidden, runn
     assert any(moment.abs().max() > 0 for moment in plain.values())
     for name, expected in plain.items():
         torch.testing.assert_close(other[name], expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item())
+
+
+def test_the_gradient_of_a_long_product_keeps_one_array():
+    """The products up to each factor: those from the end, and the factors again, are computed in one loop."""
+    source = emit_training(step := two_layers(NMU(100, 2), NMU(2, 1)), lower(training_step(step))).text
+    assert len(re.findall(r"^ +float \w+\[200\];$", source, re.MULTILINE)) == 1
 
 
 @on_gpu

@@ -174,22 +174,31 @@ class Emitter:
             target = self.element(statement.out, placed, index)
             if placed.runs:
                 name = self.running(placed, index)
-                self.line(f"{name} = {name} {sign} {value};")
-                value = name
-            elif index[-1]:
-                value = f"{self.element(statement.out, placed, (*index[:-1], index[-1] - 1))} {sign} {value}"
-            self.assign(target, statement.out.buffer, value)
+                step = f"{name} = {name} {sign} {value};"
+                if not statement.exclusive:
+                    self.line(step)
+                self.assign(target, statement.out.buffer, name)
+                if statement.exclusive:
+                    self.line(step)
+            elif index[-1] == 0:
+                start = constant(_NEUTRAL[statement.function])
+                self.assign(target, statement.out.buffer, start if statement.exclusive else value)
+            else:
+                last = (*index[:-1], index[-1] - 1)
+                other = self.operand(statement.arg, placed, last) if statement.exclusive else value
+                text = f"{self.element(statement.out, placed, last)} {sign} {other}"
+                self.assign(target, statement.out.buffer, text)
 
     def running(self, placed: Placed, index: tuple[int, ...]) -> str:
         """Name of the running sum or product that leads to an element of the output."""
         view = placed.statement.out
-        place = view.offset + sum(i * stride for i, stride in zip(index, view.strides))
+        place = view.offset + sum(i * stride for i, stride in zip(placed.running(index), view.strides))
         return f"{view.buffer.name}_run_{place}"
 
     def start(self, placed: Placed) -> None:
         statement = placed.statement
         assert isinstance(statement, (Fold, Scan))
-        for index in placed.written_out(placed.outer):
+        for index in placed.starts():
             neutral = constant(_NEUTRAL[statement.function])
             self.line(f"{type_of(statement.out.buffer)} {self.running(placed, index)} = {neutral};")
 

@@ -11,6 +11,7 @@ from itertools import product
 
 import torch
 
+from numerate.loops.again import compute_again
 from numerate.loops.homes import find_homes, views
 from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Statement, Total, View, contiguous, sources
 from numerate.loops.nests import Nest, Placed, arrange_loops, loop_strides
@@ -50,7 +51,11 @@ class Emitter:
         self.floats = 0  # of shared memory for one member
         self.groups = [share_out(statements) for statements in latest(program.stages)]
         self.tiled = _large_totals(program)  # sums over the batch that go through shared memory
-        self.nests = [arrange_loops([s for s in stage.batch if s not in self.tiled]) for stage in program.stages]
+        kept = {buffer for total in self.tiled for buffer in sources(total)}
+        self.nests = [
+            arrange_loops(compute_again([s for s in stage.batch if s not in self.tiled], kept))
+            for stage in program.stages
+        ]
         self.homes = find_homes(program, self.groups, self.nests, self.tiled)
         self.exact = _exact(program)
         self.tiles: dict[Buffer, int] = {}  # values of an example that all threads can see -> distance of two rows
@@ -211,10 +216,14 @@ class Emitter:
             if isinstance(statement, Map):
                 value = self.call(statement, [self.fixed(a, place_of(a, index)) for a in statement.args])
             elif isinstance(statement, Scan):
-                value = self.fixed(statement.arg, place_of(statement.arg, index))
+                last = (*index[:-1], index[-1] - 1)
+                source = last if statement.exclusive else index
+                value = self.fixed(statement.arg, place_of(statement.arg, source))
                 if index[-1]:
-                    before = self.fixed(out, place_of(out, (*index[:-1], index[-1] - 1)))
+                    before = self.fixed(out, place_of(out, last))
                     value = f"{before} {'+' if statement.function == 'sum' else '*'} {value}"
+                elif statement.exclusive:
+                    value = literal(_FOLDS[statement.function][1])
             else:
                 assert isinstance(statement, Fold)
                 inner = [(*index, *rest) for rest in product(*map(range, statement.inner))]
@@ -403,19 +412,26 @@ class Emitter:
     def scan(self, placed: Placed, statement: Scan) -> None:
         sign, out = "+" if statement.function == "sum" else "*", statement.out
         for index in placed.written_out():
-            value = self.element(statement.arg, placed, index)
+            value, place = self.element(statement.arg, placed, index), place_of(out, index)
             if placed.runs:
                 name = _running(placed, index)
-                self.line(f"{name} = {name} {sign} {value};")
-                value = name
-            elif index[-1]:
-                value = f"{out.buffer.name}_{place_of(out, (*index[:-1], index[-1] - 1))} {sign} {value}"
-            self.assign(out.buffer, place_of(out, index), value)
+                step = f"{name} = {name} {sign} {value};"
+                if not statement.exclusive:
+                    self.line(step)
+                self.assign(out.buffer, place, name)
+                if statement.exclusive:
+                    self.line(step)
+            elif index[-1] == 0:
+                self.assign(out.buffer, place, literal(_FOLDS[statement.function][1]) if statement.exclusive else value)
+            else:
+                last = (*index[:-1], index[-1] - 1)
+                other = self.element(statement.arg, placed, last) if statement.exclusive else value
+                self.assign(out.buffer, place, f"{out.buffer.name}_{place_of(out, last)} {sign} {other}")
 
     def start(self, placed: Placed) -> None:
         statement = placed.statement
         assert isinstance(statement, Fold | Scan)
-        for index in placed.written_out(placed.outer):
+        for index in placed.starts():
             neutral = literal(_FOLDS[statement.function][1])
             self.line(f"{statement.out.buffer.kind} {_running(placed, index)} = {neutral};")
 
@@ -506,7 +522,7 @@ def folded(function: str, terms: list[list[str]], start: str | None = None) -> s
 
 def _running(placed: Placed, index: tuple[int, ...]) -> str:
     """Name of the running sum or product that leads to an element of the output."""
-    return f"{placed.statement.out.buffer.name}_run_{place_of(placed.statement.out, index)}"
+    return f"{placed.statement.out.buffer.name}_run_{place_of(placed.statement.out, placed.running(index))}"
 
 
 def _shared_out(count: int) -> str:

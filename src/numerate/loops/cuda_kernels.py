@@ -119,6 +119,8 @@ class _Training(Emitter):
                 self.line(f"Stream {name}_stream = {{seeds[member], {int(_DOMAINS[name])}}};")
             counts = self.count(fixed), self.count(self.moving_names)
             self.line(f"fixed += u64(member) * {counts[0]}, state += u64(member) * {counts[1]};")
+            if self.floats:
+                self.leave_if_dead()
             self.load(fixed, "fixed")
             self.load(self.moving_names, "state")
             self.line("u64 diverged_at = ~0ull;")
@@ -129,6 +131,15 @@ class _Training(Emitter):
             with self.block("for (int t = 0; t < steps; t++)"):
                 self.one_step()
             self.save()
+
+    def leave_if_dead(self) -> None:
+        """A member of which every parameter is NaN stays so. It has its block for itself."""
+        count = self.count(f"parameters.{name}" for name in self.step.parameters)
+        self.line("bool alive = false;")
+        self.line(f"for (int e = thread; e < {count}; e += THREADS) alive = alive || state[e] == state[e];")
+        with self.block("if (!__syncthreads_or(alive))"):
+            self.line("if (thread == 0) atomicMin(diverged + member, start);")
+            self.line("return;")
 
     def allocate_batch(self) -> None:
         """Room for the factors of large sums, and for the warps' parts of small ones."""

@@ -78,7 +78,11 @@ def _execute(statement: Statement, memory: dict[Buffer, Tensor], rows: int) -> N
         _write(out, _FOLDS[statement.function](folded, dim=-1), memory, rows)
     elif isinstance(statement, Scan):
         running = torch.cumsum if statement.function == "sum" else torch.cumprod
-        _write(out, running(value(statement.arg), -1), memory, rows)
+        each = value(statement.arg)
+        if statement.exclusive:
+            start = torch.full_like(each[..., :1], 0.0 if statement.function == "sum" else 1.0)
+            each = torch.cat([start, each[..., :-1]], -1)
+        _write(out, running(each, -1), memory, rows)
     elif isinstance(statement, Total):
         each = product(statement.args, out.shape)
         _write(out, each.expand(rows, *out.shape).sum(0, keepdim=True), memory, rows)

@@ -9,7 +9,7 @@ Statements are loops over small shapes without side effects on each other:
 ========= ====================================================================================
 Map       out[i] = function(args[i], ...)
 Fold      out[i] = sum, prod, max, min, and, or over j of Π args[i, j]; sums of products are fused
-Scan      out[i, j] = running sum or product of arg[i, ...] up to j
+Scan      out[i, j] = running sum or product of arg[i, ...] up to j, or up to before j
 Total     out[i] = sum over all examples of the batch of Π args[i]
 ========= ====================================================================================
 
@@ -81,6 +81,11 @@ class View:
         shape, strides = (tuple(values[axis] for axis in axes) for values in (self.shape, self.strides))
         return View(self.buffer, shape, strides, self.offset)
 
+    def backwards(self, axis: int) -> "View":
+        """The same elements with an axis run from its end."""
+        strides = tuple(-s if k == axis else s for k, s in enumerate(self.strides))
+        return View(self.buffer, self.shape, strides, self.offset + (self.shape[axis] - 1) * self.strides[axis])
+
     def reshaped(self, shape: tuple[int, ...]) -> "View":
         """The same elements in the same order in another shape, where :meth:`can_reshape`."""
         sized = [(size, stride) for size, stride in zip(self.shape, self.strides) if size != 1]
@@ -124,6 +129,8 @@ class Scan:
     function: Literal["sum", "prod"]
     arg: View
     """Of the shape of ``out``; the last axis is the one that runs."""
+    exclusive: bool = False
+    """Element j is what the elements before j give; the last of ``arg`` does not matter."""
 
 
 @dataclass(frozen=True)

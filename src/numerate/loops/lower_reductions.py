@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
-from numerate.loops.ir import Number, Scan
+from numerate.loops.ir import Map, Number, Scan, View, operands
 from numerate.loops.lower_elementwise import ELEMENTWISE
 from numerate.loops.lowering import Filled, Lowering, Product, Rules, Value, axis_of, with_shape
 from numerate.loops.trace import NotLowered
@@ -102,9 +102,26 @@ def _scan(self: Lowering, a: Value, axis: int, **_: Any) -> Value:
     arg = self.materialised(a) if isinstance(a, Filled) else a
     out = self.new(a.shape, "float", (arg,))
     order = (*(d for d in range(len(a.shape)) if d != axis), axis)
-    function = "sum" if "cumsum" in str(self.node.target) else "prod"
-    self.statements.append(Scan(out.permute(order), function, arg.permute(order)))
+    function: Literal["sum", "prod"] = "sum" if "cumsum" in str(self.node.target) else "prod"
+    before = _before(self, arg, axis, 0.0 if function == "sum" else 1.0)
+    self.statements.append(Scan(out.permute(order), function, (before or arg).permute(order), before is not None))
     return out
+
+
+def _before(self: Lowering, a: View, axis: int, neutral: float) -> View | None:
+    """x, where ``a`` is ``neutral`` followed by all of x but the last: the gradient of a product is full of these."""
+    writers = [s for s in self.statements if s.out.buffer is a.buffer]
+    if len(writers) != 2 or not all(isinstance(s, Map) and s.function == "copy" for s in writers):
+        return None
+    (start,), (x,) = (operands(s) for s in writers)
+    places = [s.out.offset for s in writers], [s.out.strides for s in writers]
+    moved = ([a.offset, a.offset + a.strides[axis]], [a.strides, a.strides])
+    if isinstance(start, View) or start != neutral or not isinstance(x, View) or places != moved:
+        return None
+    longer = View(x.buffer, a.shape, x.strides, x.offset)
+    ends = [(size - 1) * stride for size, stride in zip(longer.shape, longer.strides)]
+    first, last = (longer.offset + sum(limit(end, 0) for end in ends) for limit in (min, max))
+    return longer if first >= 0 and last < x.buffer.size else None
 
 
 @REDUCTIONS("mm", "bmm", "matmul")

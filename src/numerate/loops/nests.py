@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
-from numerate.loops.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total, View, operands
+from numerate.loops.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total, View, operands, sources
 
 UNROLLED = 16
 """Dimensions up to this size are written out, ..."""
@@ -34,6 +34,13 @@ class Placed:
     """For each axis the number of the nest's loop that runs over it, or None."""
     outer: int
     """The first so many axes belong to the output; the others are folded."""
+    scanned: int = 0
+    """Of a scan, the last so many axes are the one that runs."""
+
+    @property
+    def looped(self) -> tuple[int, ...]:
+        """Sizes of the loops."""
+        return tuple(size for size, loop in zip(self.sizes, self.loops) if loop is not None)
 
     @property
     def late(self) -> bool:
@@ -44,14 +51,21 @@ class Placed:
     def runs(self) -> bool:
         """Whether a fold or scan goes over loops, so that it needs a variable that lives longer than an iteration."""
         if isinstance(self.statement, Scan):
-            return self.loops[-1] is not None
+            return any(loop is not None for loop in self.loops[self.outer - self.scanned :])
         return isinstance(self.statement, Fold) and self.late
 
     @property
     def start(self) -> int:
         """How many of the nest's loops are outside of what runs."""
-        outer = self.outer - 1 if isinstance(self.statement, Scan) else self.outer
-        return sum(loop is not None for loop in self.loops[:outer])
+        return sum(loop is not None for loop in self.loops[: self.outer - self.scanned])
+
+    def running(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Where the running sum or product begins that leads to the element at ``index``."""
+        return (*index[: self.outer - self.scanned], *[0] * self.scanned)
+
+    def starts(self) -> Iterator[tuple[int, ...]]:
+        """Where running sums and products begin."""
+        return (self.running(index) for index in self.written_out(self.outer - self.scanned))
 
     def written_out(self, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
         """All places on the axes first, ..., last - 1 that are written out; loops count from 0 by themselves."""
@@ -82,27 +96,54 @@ def places(view: View, placed: Placed) -> set[int]:
 
 
 def arrange_loops(statements: list[Statement]) -> list[Nest]:
-    """Put every statement into the earliest nest with its loops that comes after all that it depends on."""
+    """Put every statement into the earliest nest with its loops that comes after all that it depends on.
+
+    What a scan leads to may run backwards, if so it can stand in the scan's nest.
+    """
     nests: list[Nest] = []
     writers: dict[Buffer, list[tuple[int, Placed]]] = {}
+    scanned: set[Buffer] = set()  # results of scans, and what runs backwards because of them
+
+    def before(statement: Statement) -> list[tuple[int, Placed]]:
+        buffers = {a.buffer for a in operands(statement) if isinstance(a, View)} | {statement.out.buffer}
+        return [found for buffer in buffers for found in writers.get(buffer, [])]
+
+    def earliest(placed: Placed) -> int:
+        return max(
+            (
+                number if nests[number].loops == placed.looped and _follows(placed, writer) else number + 1
+                for number, writer in before(placed.statement)
+            ),
+            default=0,
+        )
+
     for statement in statements:
+        latest = max((number for number, _ in before(statement)), default=0)
         placed = _place(statement)
-        sizes = tuple(size for size, loop in zip(placed.sizes, placed.loops) if loop is not None)
-        earliest = 0
-        buffers = {a.buffer for a in operands(placed.statement) if isinstance(a, View)} | {statement.out.buffer}
-        for buffer in buffers:
-            for number, writer in writers.get(buffer, []):
-                earliest = max(
-                    earliest, number if nests[number].loops == sizes and _follows(placed, writer) else number + 1
-                )
-        candidates = (number for number in range(earliest, len(nests)) if nests[number].loops == sizes)
+        if isinstance(statement, Scan):
+            scanned.add(statement.out.buffer)
+        elif scanned.intersection(sources(statement)) and earliest(placed) > latest:
+            turned = next((way for way in map(_place, _backwards(statement)) if earliest(way) <= latest), None)
+            if turned:
+                placed = turned
+                scanned.add(statement.out.buffer)
+        candidates = (number for number in range(earliest(placed), len(nests)) if nests[number].loops == placed.looped)
         chosen = next(candidates, None)
         if chosen is None:
             chosen = len(nests)
-            nests.append(Nest(sizes))
+            nests.append(Nest(placed.looped))
         nests[chosen].statements.append(placed)
         writers.setdefault(statement.out.buffer, []).append((chosen, placed))
     return nests
+
+
+def _backwards(statement: Statement) -> Iterator[Statement]:
+    """The same map with one axis run from its end."""
+    if isinstance(statement, Map):
+        for axis, size in enumerate(statement.out.shape):
+            if size > UNROLLED:
+                args = (a.backwards(axis) if isinstance(a, View) else a for a in statement.args)
+                yield Map(statement.out.backwards(axis), statement.function, tuple(args))
 
 
 def _follows(reader: Placed, writer: Placed) -> bool:
@@ -127,18 +168,19 @@ def _place(statement: Statement) -> Placed:
         if size <= UNROLLED and copies * size <= limit:
             parts = [(size, False)] if size > 1 else []
             copies *= size
-        elif size % TILE == 0 and copies * TILE <= limit and not isinstance(statement, Scan):
+        elif size % TILE == 0 and copies * TILE <= limit:
             parts = [(size // TILE, True), (TILE, False)]
             copies *= TILE
         else:
             parts = [(size, True)]
         pieces.insert(0, parts)
     outer = sum(len(parts) for parts in pieces[: len(statement.out.shape)])
+    scanned = len(pieces[-1]) if isinstance(statement, Scan) else 0
     flat = [part for parts in pieces for part in parts]
     loops: list[int | None] = []
     for _, looped in flat:
         loops.append(sum(loop is not None for loop in loops) if looped else None)
-    return Placed(_cut(statement, pieces), tuple(size for size, _ in flat), tuple(loops), outer)
+    return Placed(_cut(statement, pieces), tuple(size for size, _ in flat), tuple(loops), outer, scanned)
 
 
 def _cut(statement: Statement, pieces: list[list[tuple[int, bool]]]) -> Statement:
@@ -165,6 +207,6 @@ def _cut(statement: Statement, pieces: list[list[tuple[int, bool]]]) -> Statemen
     if isinstance(statement, Scan):
         arg = cut(statement.arg, outer)
         assert isinstance(arg, View)
-        return Scan(out, statement.function, arg)
+        return Scan(out, statement.function, arg, statement.exclusive)
     inner = tuple(size for parts in pieces[len(statement.out.shape) :] for size, _ in parts)
     return Fold(out, statement.function, tuple(cut(a, pieces) for a in statement.args), inner)

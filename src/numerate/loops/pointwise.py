@@ -216,7 +216,7 @@ def _moved(view: View, moved: dict[Buffer, list[tuple[int, View]]]) -> View:
 def _replaced(statement: Statement, change: Callable[[View], View]) -> Statement:
     """The same statement with other views as operands."""
     if isinstance(statement, Scan):
-        return Scan(statement.out, statement.function, change(statement.arg))
+        return Scan(statement.out, statement.function, change(statement.arg), statement.exclusive)
     args = tuple(change(a) if isinstance(a, View) else a for a in statement.args)
     if isinstance(statement, Map):
         return Map(statement.out, statement.function, args)

@@ -244,11 +244,14 @@ class RowCode:
             for view in (statement.arg, statement.out)
         )
         sign, start = ("+", 0) if statement.function == "sum" else ("*", 1)
+        store, step = f"*({target}) = running;", f"running = running {sign} *({source});"
         return [
             *opening,
             f"  R running = {start};",
-            f"  for (int64_t i{last} = 0; i{last} < {axes[-1]}; i{last}++)",
-            f"    *({target}) = running = running {sign} *({source});",
+            f"  for (int64_t i{last} = 0; i{last} < {axes[-1]}; i{last}++) {{",
+            f"    {store if statement.exclusive else step}",
+            f"    {step if statement.exclusive else store}",
+            "  }",
             "}",
         ]
 
@@ -345,7 +348,7 @@ class BlockCode(RowCode):
         return self._shared(axes, f"i{count - 1}", body)
 
     def _scan(self, statement: Scan, axes: tuple[int, ...]) -> list[str]:
-        if statement.function != "sum" or len(axes) != 1:
+        if statement.function != "sum" or statement.exclusive or len(axes) != 1:
             raise NotLowered(f"a running {statement.function} over {len(axes)} axes on a GPU")
         (source,), (target,) = strides(statement.arg), strides(statement.out)
         places = f"{self.address(statement.arg)}, {source}, {self.address(statement.out)}, {target}"
