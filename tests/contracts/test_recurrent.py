@@ -5,6 +5,8 @@ import inspect
 import io
 import re
 import shutil
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -499,6 +501,12 @@ def test_a_compiled_model_leaves_long_sequences_to_the_loop(name):
     assert sum(graphs) < 20
     output.square().sum().backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_importing_does_not_load_the_compiler():
+    code = "import sys, numerate.recurrent; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_exports_with_a_free_batch():

@@ -1,6 +1,8 @@
 """The experiments that compare tables: they cover every published cell, run at smoke size and show what they ran."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -245,6 +247,19 @@ def test_every_experiment_has_a_title_and_an_id_of_its_paper():
     for id_, experiment in experiments().items():
         assert re.fullmatch(r"(primer2022|nau2020|nalu2018)(/[a-z0-9-]+)?|zoo|discover", id_)
         assert experiment.title
+        assert experiments(id_.split("/")[0])[id_] is experiment
+
+
+def test_choosing_an_experiment_imports_those_of_its_paper_alone():
+    code = """
+import sys
+from numerate.experiments import select
+select(["primer2022/table9"])
+for name in ("primer2022.tables", "nau2020.tables", "nalu2018.models"):
+    print(f"numerate.experiments.{name}" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "False"]
 
 
 def test_a_paper_stands_for_all_of_its_experiments():

@@ -3,12 +3,14 @@
 import csv
 import io
 import re
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 import rich.console
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from report_samples import RANGES, primer, run
 
 from numerate import published, report
@@ -150,6 +152,13 @@ def test_a_report_is_one_folder_with_the_same_bytes_every_time(found, tmp_path):
     assert first.keys() == expected
     for name, path in first.items():
         assert path.read_bytes() == second[name].read_bytes(), name
+
+
+def test_a_picture_is_drawn_once_for_each_file_and_once_for_the_page(found, tmp_path, monkeypatch):
+    draw, drawn = Figure.draw, []
+    monkeypatch.setattr(Figure, "draw", lambda fig, renderer: (drawn.append(fig), draw(fig, renderer)))
+    report.write_report(found, tmp_path)
+    assert list(Counter(drawn).values()) == [4] * 3  # two panels and the map
 
 
 def test_a_figure_has_a_column_per_operation_and_a_row_per_measure(found):

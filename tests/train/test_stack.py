@@ -375,7 +375,7 @@ def test_what_is_read_off_a_member_does_not_depend_on_the_others(unit, function)
     training = Training(unit, SingleModule("div"), tuple(range(200)))
     drawn = stack.initial_parameters([stack.Run(training, seed) for seed in training.seeds])
     parameters = {name: 3 * value for name, value in drawn.items()}
-    read = stack.traced(stack.of_parameters(training.build(0), function))
+    read = stack.over_members(stack.of_parameters(training.build(0), function))
 
     def flat(values):
         found = read(values)

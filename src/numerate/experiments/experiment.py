@@ -201,15 +201,19 @@ def _simple(name: str) -> str:
 
 
 @cache
-def experiments() -> dict[str, Experiment]:
-    """All experiments by id, found in the packages below this one; a new file is a new experiment."""
+def experiments(paper: str = "") -> dict[str, Experiment]:
+    """Experiments by id, found in the packages below this one; a new file is a new experiment.
+
+    ``paper``: those of one folder (or file) alone, the name of which is the first part of their ids.
+    """
     import numerate.experiments as package
 
     found: dict[str, Experiment] = {}
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(info.name)
-        for experiment in getattr(module, "EXPERIMENTS", ()):
-            found[experiment.id] = experiment
+        if paper in ("", info.name.split(".")[2]):
+            module = importlib.import_module(info.name)
+            for experiment in getattr(module, "EXPERIMENTS", ()):
+                found[experiment.id] = experiment
     return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
 
 
@@ -219,12 +223,12 @@ def _natural(name: str) -> list[Any]:
 
 def select(ids: Sequence[str]) -> list[Experiment]:
     """Experiments by id; the name of a paper that is no experiment itself stands for all of its experiments."""
-    known = experiments()
     chosen: list[Experiment] = []
     for name in ids:
+        known = experiments(name.split("/")[0])
         found = [known[name]] if name in known else [e for id_, e in known.items() if id_.startswith(f"{name}/")]
         if not found:
-            papers = sorted({id_.split("/")[0] for id_ in known})
+            papers = sorted({id_.split("/")[0] for id_ in experiments()})
             raise ValueError(
                 f"there is no experiment {name!r}; see 'numerate list experiments' ({', '.join(papers)}, ...)"
             )

@@ -11,7 +11,7 @@ from numerate.experiments.models import two_layers
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.report import SUCCESS, Comparison, Page, Picture, TextTable, arithmetic, comparison
-from numerate.report.figures import PAPER, RATES, plot_map, style
+from numerate.report.figures import PAPER, RATES, lay_out, plot_map, style
 from numerate.report.text import percent_interval
 from numerate.results import Row
 from numerate.stats import Estimate, wilson
@@ -222,7 +222,7 @@ def picture(compared: Comparison, ranked: Mapping[str, Share]) -> Figure:
         shares.grid(axis="x")
         shares.grid(visible=False, axis="y")
         shares.spines[:].set_visible(False)
-        fig.tight_layout(w_pad=1.2)
+        lay_out(fig, w_pad=1.2)
     return fig
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +49,9 @@ def unroll(
     """
     steps = x.shape[0] if sizes is None else len(sizes)
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting() and steps >= SHORTEST:
-        return _beside_graph(
+        from numerate.recurrent.beside import unroll_beside_graph
+
+        return unroll_beside_graph(
             cell, p, x, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
         )
     if observer is None and not any(zoneout):
@@ -62,11 +63,6 @@ def unroll(
         cell, gx, prepared, state, sizes=sizes, reverse=reverse, zoneout=zoneout, training=training, observer=observer
     )
     return outputs.to(x.dtype), tuple(entry.to(given.dtype) for entry, given in zip(final, state))
-
-
-@torch.compiler.disable(reason=f"sequences of {SHORTEST} steps and more have a loop of their own")
-def _beside_graph(*arguments: Any, **options: Any) -> tuple[Tensor, State]:
-    return unroll(*arguments, **options)
 
 
 def walk(

@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -78,6 +79,11 @@ def style() -> Iterator[None]:
     """Our look, for the time of a ``with`` block."""
     with mpl.rc_context(STYLE):
         yield
+
+
+def lay_out(fig: Figure, **options: Any) -> None:
+    """As ``fig.tight_layout``, which leaves an engine behind that draws the figure twice for every file."""
+    TightLayoutEngine(**options).execute(fig)
 
 
 def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -198,7 +204,7 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
             axes[-1, column].set_xlabel(comparison.x_titles.get(panel, comparison.x_title))
         ncols = ceil(len(handles) / lines)
         fig.legend(handles=handles, loc="upper right", ncols=ncols, columnspacing=1.3, handletextpad=0.35)
-        fig.tight_layout(rect=(0, 0, 1, 1 - 0.2 * lines / fig.get_figheight()), h_pad=0.9)
+        lay_out(fig, rect=(0, 0, 1, 1 - 0.2 * lines / fig.get_figheight()), h_pad=0.9)
     return fig
 
 
@@ -267,7 +273,7 @@ def overview(comparison: Comparison) -> Figure:
         for ax in list(axes.flat)[count:]:
             ax.set_visible(False)
         _map_legend(fig, comparison)
-        fig.tight_layout(rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))
+        lay_out(fig, rect=(0, 0, 1, 1 - 0.24 / fig.get_figheight()))
     return fig
 
 

@@ -63,14 +63,31 @@ class Notes:
     """Beside those that every comparison has."""
 
 
-def html(comparison: Comparison, notes: Notes | None = None) -> str:
+@dataclass(frozen=True)
+class Drawn:
+    """The pictures that every comparison has: one of each panel, and the map of all where there is one."""
+
+    panels: dict[str, Figure]
+    overview: Figure | None
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> "Drawn":
+        panels = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
+        return cls(panels, figures.overview(comparison) if _has_map(comparison) else None)
+
+
+def html(comparison: Comparison, notes: Notes | None = None, drawn: Drawn | None = None) -> str:
     """The whole page as text; nothing is fetched from anywhere when it is opened."""
+    drawn = drawn or Drawn.of(comparison)
     return render(
         "report.html",
         comparison=comparison,
         notes=notes or Notes(),
-        pictures=_pictures(comparison),
-        overview=_overview(comparison),
+        pictures=[
+            (panel, comparison.panel_title(panel), figures.svg(fig, figures.describe(panel, comparison)))
+            for panel, fig in drawn.panels.items()
+        ],
+        overview=_overview(comparison, drawn),
         groups=[(panel, comparison.panel_title(panel), _lines(comparison, panel)) for panel in comparison.panels],
         columns=_columns(comparison),
         orders=_orders(comparison),
@@ -93,10 +110,12 @@ def render(template: str, **values: Any) -> str:
     return around.get_template(template).render(style=style, version=__version__, **values)
 
 
-def write_html(comparison: Comparison, path: str | Path, notes: Notes | None = None) -> Path:
+def write_html(
+    comparison: Comparison, path: str | Path, notes: Notes | None = None, drawn: Drawn | None = None
+) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html(comparison, notes), encoding="utf-8")
+    path.write_text(html(comparison, notes, drawn), encoding="utf-8")
     return path
 
 
@@ -108,33 +127,21 @@ def write_report(
 ) -> dict[str, Path]:
     """Everything into one folder: ``report.html``, ``table.csv``, and each picture in each format; name -> path."""
     folder = Path(folder)
-    drawn = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
-    drawn |= {picture.name: picture.figure for picture in (notes.pictures if notes else ())}
-    if _has_map(comparison):
-        drawn["overview"] = figures.overview(comparison)
-    written = {"report": write_html(comparison, folder / "report.html", notes)}
+    drawn = Drawn.of(comparison)
+    pictures = drawn.panels | {picture.name: picture.figure for picture in (notes.pictures if notes else ())}
+    if drawn.overview:
+        pictures["overview"] = drawn.overview
+    written = {"report": write_html(comparison, folder / "report.html", notes, drawn)}
     written["table"] = tables.write_csv(comparison, folder / "table.csv")
-    for name, fig in drawn.items():
+    for name, fig in pictures.items():
         for ending in formats:
             written[f"{name}.{ending}"] = figures.save(fig, folder / f"{name}.{ending}")
     return written
 
 
-def _pictures(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(panel, title, svg) of every panel"""
-    return [
-        (
-            panel,
-            comparison.panel_title(panel),
-            figures.svg(figures.figure(comparison, [panel]), figures.describe(panel, comparison)),
-        )
-        for panel in comparison.panels
-    ]
-
-
-def _overview(comparison: Comparison) -> str:
+def _overview(comparison: Comparison, drawn: Drawn) -> str:
     label = f"{comparison.lead.title} of every cell, ours and published"
-    return figures.svg(figures.overview(comparison), label) if _has_map(comparison) else ""
+    return figures.svg(drawn.overview, label) if drawn.overview else ""
 
 
 def _has_map(comparison: Comparison) -> bool:

@@ -379,10 +379,12 @@ class Store:
         if found:
             versions, hardware, timing = (json.loads(part) for part in found[1:4])
             around = Circumstances(found[0], versions, hardware, timing, found[4])
-        return Row(
+        row = Row(
             experiment, json.loads(config), seed, labels, status, stopped_at, reason,
             unpack(curves), decode_scores(scores), decode_weights(weights), around,
         )  # fmt: skip
+        vars(row)["config_text"] = config  # it is stored as such; spelling it anew takes longer than reading the row
+        return row
 
     def _add_circumstances(self, key: Key, around: Circumstances) -> None:
         parts = (canonical(around.versions), canonical(around.hardware), canonical(around.timing))

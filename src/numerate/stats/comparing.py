@@ -29,10 +29,15 @@ def boschloo(ours: Counts, theirs: Counts) -> float:
         raise ValueError(f"success counts must lie between 0 and a positive number of runs, got {ours} and {theirs}")
     table = _fisher_table(n, m)
     extreme = table <= table[k, l] * (1 + 1e-9)
-    rates = np.sin(np.linspace(0, np.pi / 2, 1025)) ** 2  # denser at 0 and 1, where the probability varies fastest
-    first = distributions.binom.pmf(np.arange(n + 1), n, rates[:, None])
-    second = distributions.binom.pmf(np.arange(m + 1), m, rates[:, None])
+    first, second = _binomial_table(n), _binomial_table(m)
     return float(min(1.0, np.einsum("rk,kl,rl->r", first, extreme.astype(float), second, optimize=True).max()))
+
+
+@cache
+def _binomial_table(n: int) -> np.ndarray:
+    """Probability of every number of successes at success rates from 0 to 1; (rates, n + 1)"""
+    rates = np.sin(np.linspace(0, np.pi / 2, 1025)) ** 2  # denser at 0 and 1, where the probability varies fastest
+    return distributions.binom.pmf(np.arange(n + 1), n, rates[:, None])
 
 
 @cache

@@ -8,12 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Loop, Members, State, Step, Tensors, squared_error
-from numerate.loops.trace import TRACING
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.backends import evaluator, first_sentence
@@ -236,24 +234,16 @@ def restart_times(
     return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
 
 
-def traced(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
-    """``function`` of one member's parameters for a whole stack, traced once per size so that later calls are cheap.
+def over_members(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
+    """``function`` of one member's parameters for a whole stack.
 
     Torch computes the last few elements of a tensor by other instructions than the rest, which may round otherwise. So
     the stack is filled up to whole blocks: a member's result does not depend on its place or on the others.
     """
-    graphs: dict[int, Callable[..., T]] = {}
 
     def call(parameters: Tensors) -> T:
         count = len(next(iter(parameters.values())))
         whole = {k: torch.cat([v, v[-1:].expand(-count % BLOCK, *v.shape[1:])]) for k, v in parameters.items()}
-        size = len(next(iter(whole.values())))
-        if size not in graphs:
-            names = list(parameters)
-            flat = make_fx(lambda *values: vmap(function)(dict(zip(names, values))))
-            with TRACING:
-                graphs[size] = flat(*whole.values())
-        found = graphs[size](*whole.values())
-        return tree_map(lambda value: value[:count], found)
+        return tree_map(lambda value: value[:count], vmap(function)(whole))
 
     return call

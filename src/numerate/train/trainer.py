@@ -218,8 +218,8 @@ class _Group:
         self.weights = stack.PenaltyWeights(self.runs, device)
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
-        self.measure_sparsity = stack.traced(stack.of_parameters(self.model, sparsity_error))
-        self.snap = stack.traced(stack.of_parameters(self.model, snapped_parameters))
+        self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
+        self.snap = stack.over_members(stack.of_parameters(self.model, snapped_parameters))
 
     @property
     def label(self) -> str:

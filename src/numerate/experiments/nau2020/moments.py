@@ -14,7 +14,7 @@ from torch import Tensor
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
 from numerate.report import Page, Picture, TextTable
-from numerate.report.figures import COLOURS, FAINT, style
+from numerate.report.figures import COLOURS, FAINT, lay_out, style
 from numerate.report.text import scientific
 from numerate.results import Row
 from numerate.units.nac import nac_radius, nac_weight, nac_weight_variance
@@ -131,7 +131,7 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
             Line2D([], [], color=FAINT, ls="", marker="o", ms=4.5, label="Monte Carlo ± standard error"),
         ]
         fig.legend(handles=kinds, loc="upper center", ncols=5, columnspacing=1.4)
-        fig.tight_layout(rect=(0, 0, 1, 0.955))
+        lay_out(fig, rect=(0, 0, 1, 0.955))
     caption = (
         f"Mean and variance of an output, and variance of a gradient, of a layer with {OUTPUTS} outputs at its start, "
         "over the number of inputs. Lines: equations 28 to 31 of the appendix; dots: Monte Carlo."
