@@ -5,13 +5,12 @@ On the host the very source that a GPU would get is compiled as C++ (``cuda_on_h
 
 import ctypes
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from device_compiler import needs_compiler, said_about
 from small_steps import (
     UNITS,
     largest_difference,
@@ -165,6 +164,24 @@ def test_divergence_is_noted_at_its_step():
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("name", ["NALU", "NMU"])
+def test_members_of_equal_constants_are_evaluated_side_by_side(name, runner):
+    """Seven of the first range, five of the second, one of the third: the same losses, bit for bit, as each alone."""
+    module = unit(name)
+    loop, plain = runner(step := make_step(module)), Eager(step)
+    assert loop.evaluation.members == 5
+    which = torch.tensor([0] * 7 + [1] * 5 + [3])
+    constants = {k: v[which] for k, v in make_members(4).constants.items()}
+    parameters = make_state(module, len(which)).parameters
+    uniforms = torch.rand(3001, step.draws, generator=torch.Generator().manual_seed(0))
+    found = loop.evaluate(parameters, constants, uniforms)
+    torch.testing.assert_close(found, plain.evaluate(parameters, constants, uniforms), rtol=2e-5, atol=1e-10)
+    for s in range(len(which)):
+        one = ({k: v[s : s + 1] for k, v in values.items()} for values in (parameters, constants))
+        assert torch.equal(found[s : s + 1], loop.evaluate(*one, uniforms))
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
 def test_members_that_are_nan_in_all_stay_so(runner):
     torch.manual_seed(0)
     module = nn.Sequential(NAU(100, 2), NMU(2, 1))
@@ -189,13 +206,19 @@ def test_a_source_is_emitted_for_every_unit(name):
     assert emit_training(step, program).threads == 8
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-def test_a_compiler_accepts_the_source_which_is_always_the_same(tmp_path):
-    first, second = (emitted(make_step(unit("NPU"))) for _ in range(2))
-    assert [source.text for source in first] == [source.text for source in second]
-    file = tmp_path / "train.cu"
-    file.write_text(first[0].text)
-    subprocess.run(["nvcc", "-ptx", "-arch=sm_90", "-o", str(tmp_path / "out"), str(file)], check=True)
+@needs_compiler
+@pytest.mark.parametrize("name", UNITS)
+def test_the_compiler_accepts_every_kernel(name):
+    for source in emitted(make_step(unit(name))):
+        assert f"Compiling entry function '{source.name}'" in said_about(source.text)
+
+
+@needs_compiler
+@pytest.mark.parametrize("first", [NAU, NALU, GatedNAUNMU])
+def test_members_of_a_hundred_inputs_stay_in_registers(first):
+    """But for the products up to each of the hundred factors: 800 bytes."""
+    said = said_about(emitted(two_layers(first(100, 2), NMU(2, 1)))[0].text)
+    assert f"{800 if first is GatedNAUNMU else 0} bytes stack frame, 0 bytes spill stores" in said
 
 
 def test_what_does_not_fit_is_named():

@@ -5,13 +5,12 @@ On the host the very source that a GPU would get is compiled as C++ (``blocks_on
 
 import ctypes
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from device_compiler import needs_compiler, said_about
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
@@ -44,7 +43,6 @@ from numerate.recurrent.unroll import walk as walk_plainly
 
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler, though no device")
 SHARED = 232_448
 
 
@@ -218,7 +216,7 @@ def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
     assert not plans(Sizes(4096, 4 * 4096, 2, 0), 100, 132, SHARED)
 
 
-@needs_nvcc
+@needs_compiler
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("packed", [False, True], ids=["equal", "packed"])
 @pytest.mark.parametrize(
@@ -226,9 +224,7 @@ def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
     [(URLSTM(1, 512), 100), (GRU(1, 80), 10), (NRU(1, 200, memory_size=256, heads=4), 100), (NRU(1, 80), 10)],
     ids=["UR-LSTM 512", "GRU 80", "NRU 200", "NRU 80"],
 )
-def test_kernels_compile_and_keep_all_in_registers(
-    layer: CellLayer, batch: int, packed: bool, direction: str, tmp_path: Path
-) -> None:
+def test_kernels_compile_and_keep_all_in_registers(layer: CellLayer, batch: int, packed: bool, direction: str) -> None:
     loop = host_loop(layer, torch.float32, 0)
     loop.processors = 132
     plan = super(OnHost, loop).plans(batch)[0]
@@ -236,28 +232,20 @@ def test_kernels_compile_and_keep_all_in_registers(
         source = loop.source(plan, direction, packed)
     else:
         source = emit(loop.program, plan, "float", direction, packed)
-    assert "0 bytes spill stores, 0 bytes spill loads" in compiled(source, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said_about(source)
 
 
-@needs_nvcc
+@needs_compiler
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize(
     "layer", [OMLSTM(1, 512), OLSTM(1, 200), RNN(1, 80, layer_norm=True)], ids=lambda layer: layer.cell
 )
-def test_kernels_of_a_row_compile(layer: CellLayer, direction: str, tmp_path: Path) -> None:
+def test_kernels_of_a_row_compile(layer: CellLayer, direction: str) -> None:
     cell = layer.cell
     assert isinstance(cell, ColumnCell)
     program = pointwise(cell.activate, cell.loop_sizes())
     for dtype, storage in STORAGE.items():
-        assert "0 bytes spill stores" in compiled(emit_rows(program, storage, direction)[0], tmp_path), dtype
-
-
-def compiled(source: str, folder: Path) -> str:
-    """What the compiler says about a source."""
-    path = folder / "kernel.cu"
-    path.write_text(source)
-    command = ["nvcc", *nvrtc.OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", f"{path}bin", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        assert "0 bytes spill stores" in said_about(emit_rows(program, storage, direction)[0]), dtype
 
 
 def test_what_a_gpu_cannot_do_is_refused() -> None:

@@ -83,7 +83,7 @@ class Cuda:
         if len(losses):
             columns = uniforms.to(self.device, torch.float32).t().contiguous()
             arguments = (losses, self._pack(fixed), columns, len(losses), columns.shape[1])
-            self._evaluate.result().launch(len(losses), *arguments)
+            self._evaluate.result().launch(-(-len(losses) // self.evaluation.members), *arguments)
         return losses.to(fixed[0].device)
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:

@@ -24,6 +24,8 @@ PART = 16
 """Losses of a thread added in single precision before the sum goes on in double precision."""
 COLUMNS = 16
 """Elements of a sum over the batch that a thread adds up side by side."""
+SIDE_BY_SIDE = 5
+"""Members of equal constants that are evaluated together; it divides the papers' 25, 50 and 100 seeds."""
 LIGHT, MIDDLING, HEAVY = 50, 100, 200
 """Instructions of one example, roughly: up to which several examples are computed side by side, to hide latencies."""
 COSTLY = 8
@@ -46,11 +48,13 @@ class Source:
     """Examples that a thread takes at once."""
     tiled: bool = False
     """Whether sums over the batch go through shared memory."""
+    side_by_side: int = 1
+    """Members that a thread takes at once."""
 
     @property
     def members(self) -> int:
         """Of one block."""
-        return self.block // self.threads
+        return self.block // self.threads * self.side_by_side
 
 
 def prelude() -> str:
@@ -58,12 +62,12 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.cuh").read_text()
 
 
-def _source(name: str, emitter: Emitter, rows: int = 1) -> Source:
+def _source(name: str, emitter: Emitter, rows: int = 1, side_by_side: int = 1) -> Source:
     block = emitter.threads if emitter.floats else max(emitter.threads, BLOCK)
     head = [f"#define THREADS {emitter.threads}", f"#define BLOCK {block}", prelude()]
     shared = 4 * emitter.floats * (block // emitter.threads)
     text = "\n".join([*head, *emitter.lines, ""])
-    return Source(name, text, emitter.threads, block, shared, rows, bool(emitter.tiled))
+    return Source(name, text, emitter.threads, block, shared, rows, bool(emitter.tiled), side_by_side)
 
 
 # ---------------------------------------------------------------- training
@@ -430,52 +434,73 @@ def _cost(statement: Statement) -> int:
 
 
 def evaluation_source(program: Program, threads: int) -> Source:
-    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for each."""
-    return _source("evaluate", _Evaluation(program, threads))
+    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them."""
+    emitter = _Evaluation(program, threads)
+    if emitter.homes.memory or any(nest.loops for nest in emitter.nests[0]):
+        emitter.emit()
+        return _source("evaluate", emitter)
+    several = _SideBySide(program, threads)
+    several.emit()
+    return _source("evaluate", several, side_by_side=SIDE_BY_SIDE)
 
 
 class _Evaluation(Emitter):
+    """One member in a block."""
+
     def __init__(self, program: Program, threads: int) -> None:
         super().__init__(program, threads)
         self.numbers = program.inputs["uniforms"].buffer
-        self.emit()
+        self.given = [name for name in program.inputs if name != "uniforms"]
 
     def emit(self) -> None:
-        fixed = [name for name in self.program.inputs if name != "uniforms"]
         loss, nests = self.program.outputs["loss"], self.nests[0]
         self.declare_tables()
-        signature = "float *losses, const float *fixed, const float *numbers, int members, int count"
+        signature = f"{_EVALUATED}, int members, int count"
         with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
             self.line("const int thread = threadIdx.x, member = blockIdx.x;")
             self.line("__shared__ double parts[THREADS / 32];")
             at = len(self.lines)
             self.allocate_member()
             self.declare_memory(at)
-            self.line(f"fixed += u64(member) * {self.count(fixed)};")
-            self.load(fixed, "fixed")
+            self.line(f"fixed += u64(member) * {self.count(self.given)};")
+            self.load(self.given, "fixed")
             if self.homes.memory:
                 self.wait()
             self.member(self.groups[0])
             self.before([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.homes.memory])
             self.line("double sum = 0;")
-            with self.block(f"for (int first = thread; first < count; first += {PART} * THREADS)"):
-                self.line(f"const int end = count < first + {PART} * THREADS ? count : first + {PART} * THREADS;")
+            with self.parts():
                 self.line("float part = 0;")
-                self.line(f"#pragma unroll {4 if _work(nests) <= LIGHT else 2 if _work(nests) <= HEAVY else 1}")
-                with self.block("for (int row = first; row < end; row += THREADS)"):
-                    arrays = self.own_arrays(nests)
-                    for place in range(self.numbers.size) if self.numbers not in arrays else ():
-                        self.assign(self.numbers, place, f"numbers[{place} * count + row]")
-                    self.example(nests, arrays)
+                with self.rows(4 if _work(nests) <= LIGHT else 2 if _work(nests) <= HEAVY else 1):
+                    self.draw(nests)
+                    self.example(nests, self.own_arrays(nests))
                     self.line(f"part += {self.last(loss)};")
                 self.line("sum += double(part);")
-            self.line("UNROLL for (int distance = 16; distance > 0; distance /= 2)")
-            self.line("  sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);")
+            self.line("sum = over_warp(sum);")
             self.line("if (thread % 32 == 0) parts[thread / 32] = sum;")
             self.line("together();")
             with self.block("if (thread == 0)"):
                 self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[warp];")
                 self.line("losses[member] = float(sum / count);")
+
+    @contextmanager
+    def parts(self) -> Iterator[None]:
+        """Over parts of a thread's examples, each short enough for single precision."""
+        with self.block(f"for (int first = thread; first < count; first += {PART} * THREADS)"):
+            self.line(f"const int end = count < first + {PART} * THREADS ? count : first + {PART} * THREADS;")
+            yield
+
+    @contextmanager
+    def rows(self, unrolled: int) -> Iterator[None]:
+        """Over the examples of a part."""
+        self.line(f"#pragma unroll {unrolled}")
+        with self.block("for (int row = first; row < end; row += THREADS)"):
+            yield
+
+    def draw(self, nests: list[Nest]) -> None:
+        """The numbers of an example, if they are few."""
+        for place in range(self.numbers.size) if self.numbers not in self.own_arrays(nests) else ():
+            self.assign(self.numbers, place, f"numbers[{place} * count + row]")
 
     def last(self, loss: Operand) -> str:
         """The result of an example."""
@@ -487,3 +512,86 @@ class _Evaluation(Emitter):
         if buffer is not self.numbers:
             return super().address(buffer, place, strides)
         return f"numbers[({sum_text(zip(LOOPS, strides), place)}) * count + row]"
+
+
+class _SideBySide(_Evaluation):
+    """Members of equal constants have the same examples: what no parameter takes part in is computed once for them."""
+
+    def emit(self) -> None:
+        self.declare_tables()
+        with self.block(f"template <int COUNT> INLINE void some({_EVALUATED}, int member, int count)"):
+            self.some()
+        names = [name for name in self.given for _ in range(self.program.inputs[name].buffer.size)]
+        signature = f"{_EVALUATED}, int members, int count"
+        with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
+            self.line(f"const int first = blockIdx.x * {SIDE_BY_SIDE};")
+            self.line(f"bool equal = first + {SIDE_BY_SIDE} <= members;")
+            with self.block(f"for (int m = 1; m < {SIDE_BY_SIDE} && equal; m++)"):
+                self.line(f"const float *const one = fixed + u64(first) * {len(names)};")
+                self.line(f"const float *const other = one + m * {len(names)};")
+                for place in (k for k, name in enumerate(names) if name.startswith("constants.")):
+                    self.line(f"equal = equal && one[{place}] == other[{place}];")
+            self.line(f"if (equal) some<{SIDE_BY_SIDE}>(losses, fixed, numbers, first, count);")
+            with self.block(f"else for (int m = first; m < members && m < first + {SIDE_BY_SIDE}; m++)"):
+                self.line("some<1>(losses, fixed, numbers, m, count);")
+
+    def some(self) -> None:
+        """The losses of COUNT members, whose constants are equal."""
+        free, own = self.divided()
+        kept = self.of_member([*free, *own])
+        self.line("const int thread = threadIdx.x;")
+        self.line("__shared__ double parts[COUNT][THREADS / 32];")
+        self.line(f"struct {{ {' '.join(f'{b.kind} {b.name}_{place};' for b, place in kept)} }} all[COUNT];")
+        with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
+            self.line(f"const float *const given = fixed + u64(member + m) * {self.count(self.given)};")
+            self.load(self.given, "given")
+            self.member(self.groups[0])
+            for buffer, place in kept:
+                self.line(f"all[m].{buffer.name}_{place} = {buffer.name}_{place};")
+        self.line("double sums[COUNT] = {};")
+        with self.parts():
+            self.line("float losses_here[COUNT] = {};")
+            with self.rows(2 if _work(free) + SIDE_BY_SIDE * _work(own) <= HEAVY else 1):
+                self.take(self.of_member(free), "0")
+                self.draw(free)
+                self.example(free, set())
+                with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
+                    self.take(self.of_member(own), "m")
+                    self.example(own, set())
+                    self.line(f"losses_here[m] += {self.last(self.program.outputs['loss'])};")
+            self.line("UNROLL for (int m = 0; m < COUNT; m++) sums[m] += double(losses_here[m]);")
+        with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
+            self.line("sums[m] = over_warp(sums[m]);")
+            self.line("if (thread % 32 == 0) parts[m][thread / 32] = sums[m];")
+        self.line("together();")
+        with self.block("if (thread < COUNT)"):
+            self.line("double sum = parts[thread][0];")
+            self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[thread][warp];")
+            self.line("losses[member + thread] = float(sum / count);")
+        self.line("together();")
+
+    def of_member(self, nests: list[Nest]) -> list[tuple[Buffer, int]]:
+        """Values of a member that its examples need."""
+        read = [b for nest in nests for placed in nest.statements for b in sources(placed.statement)]
+        chosen = dict.fromkeys(b for b in read if not b.batch and b.values is None)
+        return [(buffer, place) for buffer in chosen for place in range(buffer.size)]
+
+    def take(self, kept: Sequence[tuple[Buffer, int]], m: str) -> None:
+        """The values of a member by their names."""
+        for buffer, place in kept:
+            self.line(f"const {buffer.kind} {buffer.name}_{place} = all[{m}].{buffer.name}_{place};")
+
+    def divided(self) -> tuple[list[Nest], list[Nest]]:
+        """The statements of an example without and with parameters behind them."""
+        (stage,), (nest,) = self.program.stages, self.nests[0]
+        free = {v.buffer for name, v in self.program.inputs.items() if not name.startswith("parameters.")}
+        for statement in (*stage.member, *stage.batch):
+            if free.issuperset(sources(statement)):
+                free.add(statement.out.buffer)
+        halves: tuple[Nest, Nest] = Nest(()), Nest(())
+        for placed in nest.statements:
+            halves[placed.statement.out.buffer not in free].statements.append(placed)
+        return [halves[0]], [halves[1]]
+
+
+_EVALUATED = "float *losses, const float *fixed, const float *numbers"

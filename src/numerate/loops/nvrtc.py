@@ -89,14 +89,20 @@ def shared_memory(device: torch.device) -> int:
 
 def compiled(source: str, options: tuple[str, ...]) -> bytes:
     """Machine code (cubin) of a CUDA C++ source."""
+    return compiled_with_log(source, options)[0]
+
+
+def compiled_with_log(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """Machine code, and what the compiler says about it; a device is not needed."""
     library, program = _nvrtc(), ctypes.c_void_p()
     _accept(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"loop.cu", 0, None, None))
     try:
         texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         result = library.nvrtcCompileProgram(program, len(options), texts)
+        log = _bytes(program, "ProgramLog").decode()
         if result != 0:
-            raise CompileError(f"NVRTC did not accept the source:\n{_bytes(program, 'ProgramLog').decode()}")
-        return _bytes(program, "CUBIN")
+            raise CompileError(f"NVRTC did not accept the source:\n{log}")
+        return _bytes(program, "CUBIN"), log
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -121,7 +127,8 @@ def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
 def _nvrtc() -> ctypes.CDLL:
     major = (torch.version.cuda or "").split(".")[0]
     beside = [path for entry in sys.path for path in sorted(Path(entry or ".").glob("nvidia/*/lib/libnvrtc.so.*"))]
-    names = [f"libnvrtc.so.{major}", *(str(p) for p in beside if p.suffix == f".{major}"), "libnvrtc.so"]
+    fitting = (str(path) for path in beside if path.suffix == f".{major}" or not major)
+    names = [f"libnvrtc.so.{major}", *fitting, "libnvrtc.so"]
     for name in names:
         try:
             return ctypes.CDLL(name)

@@ -106,6 +106,12 @@ template <float (*JOIN)(float, float)> INLINE float over_warp(float value) {
   return value;
 }
 
+// The sum of all threads of a warp.
+INLINE double over_warp(double value) {
+  UNROLL for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, distance);
+  return value;
+}
+
 // The same for all threads of the member; `scratch`: one number per warp.
 template <float (*JOIN)(float, float)> INLINE float over_threads(float value, float *scratch) {
   value = over_warp<JOIN>(value);

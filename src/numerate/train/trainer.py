@@ -207,7 +207,7 @@ class _Group:
         self.splits = {
             split: (
                 {k: v.to(device) for k, v in stack.constants(self.runs, split).items()},
-                stack.evaluation_uniforms(self.training, split).to(device),
+                _by_columns(stack.evaluation_uniforms(self.training, split).to(device)),
             )
             for split in ("validation", "test")
         }
@@ -376,6 +376,11 @@ class _Group:
         if rounded or self.training.computation is not None:  # rows of our own models keep the scores they always had
             found |= {f"snapped_{split}": self._loss(self.best | rounded, split) for split in ("validation", "test")}
         return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def _by_columns(uniforms: Tensor) -> Tensor:
+    """As kernels read the numbers, so that they need not be copied at every evaluation."""
+    return uniforms.t().contiguous().t() if uniforms.is_cuda else uniforms
 
 
 def _judged(

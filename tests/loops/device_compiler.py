@@ -1,0 +1,23 @@
+"""The compiler of the GPU's code, which works without a GPU."""
+
+import pytest
+
+from numerate.loops import nvrtc
+from numerate.loops.native import NoCompiler
+
+OPTIONS = (*nvrtc.OPTIONS, "--gpu-architecture=sm_90", "--ptxas-options=-v")
+
+
+def there() -> bool:
+    try:
+        return bool(nvrtc.version())
+    except NoCompiler:
+        return False
+
+
+needs_compiler = pytest.mark.skipif(not there(), reason="needs NVRTC")
+
+
+def said_about(source: str) -> str:
+    """What the compiler says: registers, and memory for what has no place there."""
+    return nvrtc.compiled_with_log(source, OPTIONS)[1]
