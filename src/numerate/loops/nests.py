@@ -12,7 +12,7 @@ from numerate.loops.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total
 
 UNROLLED = 16
 """Dimensions up to this size are written out, ..."""
-COPIES = 32
+COPIES = 40
 """... as long as a statement is not written more often than this, ..."""
 COSTLY = 8
 """... or a function of many instructions more often than this."""
