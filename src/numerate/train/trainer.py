@@ -351,7 +351,8 @@ class _Group:
             for moment, values in (("final", self.state.parameters), ("best", self.best))
         }
         diverged = self.state.diverged.tolist()
-        descriptions = {id(run.training): run.training.description() for run in self.runs}
+        trainings = {id(run.training): run.training for run in self.runs}
+        descriptions = {key: training.description() for key, training in trainings.items()}
         return [
             Row(
                 self.experiment,
