@@ -1,5 +1,6 @@
 // Enough of CUDA to run an emitted kernel on the host: the threads of a block take turns between two barriers, in
 // alternating order, so that a value which is read before the barrier that should protect it is seen to be wrong.
+#pragma GCC optimize("no-tree-vectorize")  // GCC 12 gets sums over arrays that are read backwards wrong
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

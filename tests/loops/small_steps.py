@@ -112,3 +112,46 @@ def largest_difference(a: State, b: State) -> float:
     """Over all parameters of all members."""
     pairs = ((a.parameters[name], b.parameters[name]) for name in a.parameters)
     return max((x - y).abs().max().item() for x, y in pairs)
+
+
+class Joined(nn.Module):
+    """Puts a parameter, or what it gives, beside the inputs."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(2, outputs), nn.Linear(3 + outputs, 1)
+        self.constant = nn.Parameter(torch.rand(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(torch.cat([x, self.constant.expand(len(x), 1), self.inner(x)], -1))
+
+
+class Backwards(nn.Module):
+    """Products of values that are needed from both ends, and a parameter of which a part is used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(2, 40, bias=False), nn.Linear(2, 1)
+        self.factors, self.sliced = nn.Parameter(torch.rand(40) / 3), nn.Parameter(torch.rand(20))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.factors * self.inner(x)
+        products = (hidden * hidden.flip(-1) + 1).prod(-1, keepdim=True)
+        return self.outer(torch.cat([products, (x[:, :1] * self.sliced[:6]).sin().sum(-1, keepdim=True)], -1))
+
+
+class Running(nn.Module):
+    """Running sums and products of what ``first`` is put before."""
+
+    def __init__(self, first: float) -> None:
+        super().__init__()
+        self.first, self.inner, self.outer = first, nn.Linear(2, 20), nn.Linear(20, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x).tanh()
+        padded = nn.functional.pad(x, (1, 17), value=self.first)
+        inside = torch.slice_scatter(torch.full_like(hidden, self.first), hidden[:, :4], 1, 1, 5)
+        hidden = hidden * padded.cumsum(-1) + inside.cumsum(-1) + torch.cat([hidden, hidden[:, :0]], -1)
+        hidden = hidden.tanh() / 2
+        shifted = torch.cat([torch.full_like(hidden[:, :1], self.first), hidden[:, :-1]], -1)
+        return self.outer(shifted.cumsum(-1) + (shifted.flip(-1) + 1).cumprod(-1))

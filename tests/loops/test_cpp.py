@@ -9,6 +9,9 @@ import pytest
 import torch
 from small_steps import (
     UNITS,
+    Backwards,
+    Joined,
+    Running,
     largest_difference,
     make_members,
     make_state,
@@ -73,6 +76,16 @@ def test_networks_of_any_width(width):
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
     compare(make_step(module, batch=16), module, make_members(2, rate=1e-3), STEPS, 5e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(Joined, [2]), (Joined, [20]), (Backwards, []), (Running, [0.0]), (Running, [1.0])]
+)
+def test_values_put_together_and_read_from_both_ends(kind, options):
+    """A wrong sign of a gradient would be a difference of 0.01."""
+    torch.manual_seed(0)
+    module = kind(*options)
+    compare(make_step(module, batch=16), module, make_members(2, rate=1e-3), 5, 1e-4)
 
 
 @pytest.mark.parametrize("clip", ["value", "norm"])

@@ -13,6 +13,8 @@ import torch
 from device_compiler import needs_compiler, said_about
 from small_steps import (
     UNITS,
+    Backwards,
+    Joined,
     largest_difference,
     make_members,
     make_state,
@@ -164,10 +166,11 @@ def test_divergence_is_noted_at_its_step():
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("name", ["NALU", "NMU"])
+@pytest.mark.parametrize("name", ["NALU", "NMU", ""])
 def test_members_of_equal_constants_are_evaluated_side_by_side(name, runner):
     """Seven of the first range, five of the second, one of the third: the same losses, bit for bit, as each alone."""
-    module = unit(name)
+    torch.manual_seed(0)
+    module = unit(name) if name else Joined(2)
     loop, plain = runner(step := make_step(module)), Eager(step)
     assert loop.evaluation.members == 5
     which = torch.tensor([0] * 7 + [1] * 5 + [3])
@@ -191,8 +194,21 @@ def test_members_that_are_nan_in_all_stay_so(runner):
         value[1] = torch.nan
     plain, other = (trained(loop, state, members, weights) for loop in (Eager(step), runner(step)))
     assert plain.diverged.tolist() == other.diverged.tolist() == [-1, 0, -1]
+    assert not any(moment[1].any() for moment in other.first.values())  # nothing was done for it
     for name, value in plain.parameters.items():
         torch.testing.assert_close(other.parameters[name], value, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("threads", [32, 64])
+def test_gradients_of_what_is_read_from_both_ends(threads, runner):
+    torch.manual_seed(0)
+    step = make_step(module := Backwards(), batch=64)
+    members, state, weights = make_members(2), make_state(module, 2), make_weights(step, 1, 2)
+    loops = Eager(step), runner(step, threads=threads)
+    plain, other = (trained(loop, state, members, weights).first for loop in loops)
+    for name, expected in plain.items():
+        torch.testing.assert_close(other[name], expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
 
 # ---------------------------------------------------------------- the source

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_steps import UNITS, make_step, two_layers, unit
+from small_steps import UNITS, Running, make_step, two_layers, unit
 from torch import Tensor, nn
 
 from numerate.loops.interpreter import interpret
@@ -74,19 +74,6 @@ def test_products_of_many_factors():
     program = check_step(two_layers(NMU(20, 3), NMU(3, 1), 20))
     scans = [s for stage in program.stages for s in stage.batch if isinstance(s, Scan)]
     assert [scan.exclusive for scan in scans] == [True] * 4
-
-
-class Running(nn.Module):
-    """Running sums and products of what ``first`` is put before."""
-
-    def __init__(self, first: float) -> None:
-        super().__init__()
-        self.first, self.inner, self.outer = first, nn.Linear(2, 20), nn.Linear(20, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.inner(x).tanh()
-        shifted = torch.cat([torch.full_like(hidden[:, :1], self.first), hidden[:, :-1]], -1)
-        return self.outer(shifted.cumsum(-1) + (shifted.flip(-1) + 1).cumprod(-1))
 
 
 @pytest.mark.parametrize("first", [0.0, 1.0, 0.5])

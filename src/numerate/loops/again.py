@@ -58,7 +58,7 @@ class _Again:
             if again is None:
                 return None
             args.append(again)
-        name = f"{buffer.name}_for_{self.purpose}"
+        name = f"{buffer.name}_for_{self.purpose}_{len(self.statements)}"
         out = View.whole(Buffer(name, buffer.size, buffer.kind, buffer.level), turned.out.shape)
         self.statements.append(Map(out, writer.function, tuple(args)))
         dense = {abs(old): new for size, old, new in zip(out.shape, turned.out.strides, out.strides) if size > 1}

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from numerate.loops.cpp_emitter import EXAMPLES, Emitter, constant, type_of
-from numerate.loops.ir import Buffer, Map, Program, Stage, Total, View, operands, sources
+from numerate.loops.ir import Buffer, Map, Program, Stage, Total, View, depending, operands, sources
 from numerate.loops.nests import TILE, UNROLLED, Nest, arrange_loops, loop_strides, places
 from numerate.loops.step import Step
 from numerate.loops.trace import NotLowered
@@ -261,13 +261,12 @@ def _tiles(buffer: Buffer, nests: list[Nest]) -> bool:
 
 def _apart(program: Program, parameters: set[str]) -> tuple[Stage, Stage]:
     """The statements that no parameter takes part in, and the others."""
-    moved = {program.inputs[name].buffer for name in parameters}
+    stage = program.stages[0]
+    moved = depending([*stage.member, *stage.batch], {program.inputs[name].buffer for name in parameters})
     given, own = Stage(), Stage()
     for kind in ("member", "batch"):
-        for statement in getattr(program.stages[0], kind):
-            depends = statement.out.buffer in moved or bool(moved & set(sources(statement)))
-            moved |= {statement.out.buffer} if depends else set()
-            getattr(own if depends else given, kind).append(statement)
+        for statement in getattr(stage, kind):
+            getattr(own if statement.out.buffer in moved else given, kind).append(statement)
     return given, own
 
 

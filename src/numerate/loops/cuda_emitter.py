@@ -57,7 +57,7 @@ class Emitter:
             for stage in program.stages
         ]
         self.homes = find_homes(program, self.groups, self.nests, self.tiled)
-        self.exact = _exact(program)
+        self.exact = _exact(program, [nest for stage in self.nests for nest in stage])
         self.tiles: dict[Buffer, int] = {}  # values of an example that all threads can see -> distance of two rows
         self.arrays: set[Buffer] = set()  # values of an example with an address
         self.fresh: set[Buffer] = set()  # what the current nest computes
@@ -160,7 +160,7 @@ class Emitter:
         ``out``: the reading loop runs over its elements; None: every thread reads anything.
         """
         asked: set[str] = set()
-        waits = any(self.homes.memory.get(buffer) in self.asked for buffer in writes)
+        waits = any(self.homes.memory.get(buffer) in self.asked or buffer in self.pending for buffer in writes)
         for view in reads:
             place = None if out is None else (sizes(out), moves(view, out), view.offset)
             if view.buffer in self.pending:
@@ -461,10 +461,10 @@ def _large_totals(program: Program) -> list[Total]:
     return [s for s in found if s in large]
 
 
-def _exact(program: Program) -> set[Buffer]:
+def _exact(program: Program, nests: list[Nest]) -> set[Buffer]:
     """Values of the data alone: computed operation by operation, so that all loops see the same examples."""
     found = {v.buffer for k, v in program.inputs.items() if k in ("uniforms", "noise") or k.startswith("constants.")}
-    for statement in (s for stage in program.stages for s in stage.batch):
+    for statement in (placed.statement for nest in nests for placed in nest.statements):
         if sources(statement) and found.issuperset(sources(statement)):
             found.add(statement.out.buffer)
     return found

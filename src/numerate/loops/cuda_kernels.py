@@ -9,7 +9,7 @@ from pathlib import Path
 
 from numerate.loops.cuda_emitter import LOOPS, Emitter, folded, literal, place_of, sum_text
 from numerate.loops.homes import views
-from numerate.loops.ir import Buffer, Map, Operand, Program, Statement, Total, View, sources
+from numerate.loops.ir import Buffer, Map, Operand, Program, Statement, Total, View, depending, sources
 from numerate.loops.nests import CHEAP, Nest, loop_strides
 from numerate.loops.spread import Group, moves, sizes
 from numerate.loops.step import Step
@@ -584,13 +584,11 @@ class _SideBySide(_Evaluation):
     def divided(self) -> tuple[list[Nest], list[Nest]]:
         """The statements of an example without and with parameters behind them."""
         (stage,), (nest,) = self.program.stages, self.nests[0]
-        free = {v.buffer for name, v in self.program.inputs.items() if not name.startswith("parameters.")}
-        for statement in (*stage.member, *stage.batch):
-            if free.issuperset(sources(statement)):
-                free.add(statement.out.buffer)
+        parameters = {v.buffer for name, v in self.program.inputs.items() if name.startswith("parameters.")}
+        own = depending([*stage.member, *(placed.statement for placed in nest.statements)], parameters)
         halves: tuple[Nest, Nest] = Nest(()), Nest(())
         for placed in nest.statements:
-            halves[placed.statement.out.buffer not in free].statements.append(placed)
+            halves[placed.statement.out.buffer in own].statements.append(placed)
         return [halves[0]], [halves[1]]
 
 

@@ -175,6 +175,14 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+def depending(statements: list[Statement], start: set[Buffer]) -> set[Buffer]:
+    """``start`` and all buffers into which something of it goes, by any of the statements that write there."""
+    found = set(start)
+    while more := {s.out.buffer for s in statements if found.intersection(sources(s))} - found:
+        found |= more
+    return found
+
+
 def needed(statements: list[Statement], outputs: dict[str, Operand]) -> list[Statement]:
     """The statements that the outputs depend on, in their order."""
     wanted = {id(value.buffer) for value in outputs.values() if isinstance(value, View)}

@@ -118,6 +118,8 @@ def _before(self: Lowering, a: View, axis: int, neutral: float) -> View | None:
     moved = ([a.offset, a.offset + a.strides[axis]], [a.strides, a.strides])
     if isinstance(start, View) or start != neutral or not isinstance(x, View) or places != moved:
         return None
+    if any(have < want - (d == axis) for d, (have, want) in enumerate(zip(x.shape, a.shape))):
+        return None
     longer = View(x.buffer, a.shape, x.strides, x.offset)
     ends = [(size - 1) * stride for size, stride in zip(longer.shape, longer.strides)]
     first, last = (longer.offset + sum(limit(end, 0) for end in ends) for limit in (min, max))

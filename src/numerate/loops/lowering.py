@@ -91,7 +91,10 @@ class Lowering:
             elif node.op == "call_function":
                 self.values[node] = self.call(node)
         outputs = {name: self.output(self.values[node]) for name, node in self.traced.outputs.items()}
-        return Program(inputs, arrange(needed(self.statements, outputs)), outputs)
+        found = needed([s for s in self.statements if 0 not in s.out.shape], outputs)
+        if any(isinstance(s, Fold) and 0 in s.inner for s in found):
+            raise NotLowered("a sum or product of no elements")
+        return Program(inputs, arrange(found), outputs)
 
     # ------------------------------------------------------------ nodes
 

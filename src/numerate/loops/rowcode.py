@@ -349,7 +349,8 @@ class BlockCode(RowCode):
 
     def _scan(self, statement: Scan, axes: tuple[int, ...]) -> list[str]:
         if statement.function != "sum" or statement.exclusive or len(axes) != 1:
-            raise NotLowered(f"a running {statement.function} over {len(axes)} axes on a GPU")
+            before = " of what comes before" if statement.exclusive else ""
+            raise NotLowered(f"a running {statement.function}{before} over {len(axes)} axes on a GPU")
         (source,), (target,) = strides(statement.arg), strides(statement.out)
         places = f"{self.address(statement.arg)}, {source}, {self.address(statement.out)}, {target}"
         return [f"running_sum({axes[0]}, {places});"]
