@@ -1,5 +1,6 @@
 """The command line; everything heavy is imported when a command needs it."""
 
+import gc
 import inspect
 import re
 import sys
@@ -36,6 +37,7 @@ Ids = Annotated[
 
 def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
+    gc.set_threshold(100_000, 20, 100)  # thousands of runs are many objects and little garbage
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # as earlier versions of typer have it
