@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from numerate.loops import nvrtc
-from numerate.loops.cuda_kernels import Source, evaluation_source, training_source
+from numerate.loops.cuda_evaluation import evaluation_source
+from numerate.loops.cuda_kernels import Source
+from numerate.loops.cuda_training import training_source
 from numerate.loops.ir import Program, Total
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower

@@ -5,13 +5,12 @@ for a value of an example, the thread's own; ``t6_e`` is where a loop shared out
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import product
 
-import torch
-
 from numerate.loops.again import compute_again
+from numerate.loops.cuda_text import FOLDS, folded, literal, place_of, sum_text
 from numerate.loops.homes import find_homes, views
 from numerate.loops.ir import Buffer, Fold, Map, Operand, Program, Scan, Statement, Total, View, contiguous, sources
 from numerate.loops.nests import Nest, Placed, arrange_loops, loop_strides
@@ -33,11 +32,6 @@ _INFIX = {
 }  # fmt: skip
 _PREFIX = {"copy": "", "neg": "-", "logical_not": "!"}
 _UNFUSED = {"add": "__fadd_rn", "sub": "__fsub_rn", "mul": "__fmul_rn"}
-_FOLDS: dict[str, tuple[str, float | bool]] = {
-    "sum": ("add", 0.0), "prod": ("multiply", 1.0), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
-    "and": ("both", True), "or": ("either", False),
-}  # fmt: skip
-"""Function of the prelude that joins two parts, and where to start."""
 
 
 class Emitter:
@@ -223,7 +217,7 @@ class Emitter:
                     before = self.fixed(out, place_of(out, last))
                     value = f"{before} {'+' if statement.function == 'sum' else '*'} {value}"
                 elif statement.exclusive:
-                    value = literal(_FOLDS[statement.function][1])
+                    value = literal(FOLDS[statement.function][1])
             else:
                 assert isinstance(statement, Fold)
                 inner = [(*index, *rest) for rest in product(*map(range, statement.inner))]
@@ -276,7 +270,7 @@ class Emitter:
             for a in statement.args:
                 strides = a.strides[len(out.shape) :] if isinstance(a, View) else ()
                 terms.append(element(a, "".join(f" + f{d} * {s}" for d, s in enumerate(strides) if s)))
-            self.line(f"{out.buffer.kind} {name} = {literal(_FOLDS[statement.function][1])};")
+            self.line(f"{out.buffer.kind} {name} = {literal(FOLDS[statement.function][1])};")
             self.line(f"{' '.join(loops)} {name} = {folded(statement.function, [terms], name)};")
         self.check(out.buffer, name)
 
@@ -284,7 +278,7 @@ class Emitter:
         """A fold to a few elements: every thread takes a part of the terms."""
         assert isinstance(statement, Fold)
         out, inner, places = statement.out, statement.inner, []
-        join, neutral = _FOLDS[statement.function]
+        join, neutral = FOLDS[statement.function]
         self.before(views(statement)[1:], writes=[out.buffer])
         for index in product(*map(range, out.shape)):
             places.append(place_of(out, index))
@@ -422,7 +416,7 @@ class Emitter:
                 if statement.exclusive:
                     self.line(step)
             elif index[-1] == 0:
-                self.assign(out.buffer, place, literal(_FOLDS[statement.function][1]) if statement.exclusive else value)
+                self.assign(out.buffer, place, literal(FOLDS[statement.function][1]) if statement.exclusive else value)
             else:
                 last = (*index[:-1], index[-1] - 1)
                 other = self.element(statement.arg, placed, last) if statement.exclusive else value
@@ -432,7 +426,7 @@ class Emitter:
         statement = placed.statement
         assert isinstance(statement, Fold | Scan)
         for index in placed.starts():
-            neutral = literal(_FOLDS[statement.function][1])
+            neutral = literal(FOLDS[statement.function][1])
             self.line(f"{statement.out.buffer.kind} {_running(placed, index)} = {neutral};")
 
     def store(self, placed: Placed) -> None:
@@ -468,56 +462,6 @@ def _exact(program: Program, nests: list[Nest]) -> set[Buffer]:
         if sources(statement) and found.issuperset(sources(statement)):
             found.add(statement.out.buffer)
     return found
-
-
-# ---------------------------------------------------------------- text
-
-
-def place_of(operand: Operand, index: Sequence[int]) -> int:
-    """Where in its buffer an element of a view is; 0 for a number."""
-    return operand.offset + sum(i * s for i, s in zip(index, operand.strides)) if isinstance(operand, View) else 0
-
-
-def sum_text(terms: Iterable[tuple[str | int, int]], offset: int) -> str:
-    """offset + Σ index * stride as text; what is known is added up."""
-    texts = []
-    for index, stride in terms:
-        if isinstance(index, int):
-            offset += index * stride
-        elif stride:
-            texts.append(index if stride == 1 else f"{index} * {stride}")
-    return " + ".join([*texts, str(offset)] if offset or not texts else texts).replace("+ -", "- ")
-
-
-def literal(value: float | bool) -> str:
-    """A number as CUDA C++."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if math.isnan(value):
-        return "__int_as_float(0x7fffffff)"
-    if math.isinf(value):
-        return f"__int_as_float({'0x7f800000' if value > 0 else '0xff800000'})"
-    text = f"{torch.tensor(value, dtype=torch.float32).item():.9g}"
-    text = f"{text if any(c in text for c in '.e') else text + '.0'}f"
-    return f"({text})" if text.startswith("-") else text
-
-
-def folded(function: str, terms: list[list[str]], start: str | None = None) -> str:
-    """Terms put together from left to right; products are fused with the sum."""
-    join, _ = _FOLDS[function]
-    result = start
-    for term in terms:
-        value = " * ".join(term)
-        if result is None:
-            result = value
-        elif function == "sum" and len(term) == 2:
-            result = f"fmaf({term[0]}, {term[1]}, {result})"
-        elif function in ("sum", "prod"):
-            result = f"{result} {'+' if function == 'sum' else '*'} {value}"
-        else:
-            result = f"{join}({result}, {value})"
-    assert result is not None
-    return result
 
 
 def _running(placed: Placed, index: tuple[int, ...]) -> str:
