@@ -1,5 +1,7 @@
 """The intermediate form, interpreted, computes what the traced graph computes."""
 
+import re
+
 import pytest
 import torch
 from small_steps import UNITS, Running, make_step, two_layers, unit
@@ -117,10 +119,111 @@ class Integers(nn.Linear):
         return super().forward(x.long().float() + x)
 
 
+class PlaceInTheBatch(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * torch.arange(float(len(x))).unsqueeze(-1)
+
+
+class MixesExamples(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.view(2, -1).t())
+
+
+class Decimals(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.round(decimals=1))
+
+
 @pytest.mark.parametrize(
     ("module", "operation"),
-    [(Sorts, "sort"), (TakesPartOfTheBatch, "slice"), (MaximumOfTheBatch, "amax"), (Integers, "int64")],
+    [
+        (Sorts, "sort"),
+        (TakesPartOfTheBatch, "slice"),
+        (MaximumOfTheBatch, "amax"),
+        (Integers, "int64"),
+        (PlaceInTheBatch, "arange.* depend on the place in the batch"),
+        (MixesExamples, "view.* mixes the batch"),
+        (Decimals, "round.*decimals"),
+    ],
 )
 def test_what_cannot_be_lowered_is_named(module, operation):
     with pytest.raises(NotLowered, match=operation):
         lower(training_step(make_step(module(2, 1), batch=8)))
+
+
+class Shared(nn.Linear):
+    """Each example gets its share of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / len(x)
+
+
+def test_the_size_of_the_batch_counts_in_training_and_is_unknown_in_evaluation():
+    step = make_step(Shared(2, 1), batch=8)
+    check(traced := training_step(step), lower(traced))
+    with pytest.raises(NotLowered, match="how many examples"):
+        evaluation(step)
+
+
+class Truths(nn.Module):
+    """Truth values added, multiplied, reduced and counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = x @ self.weight
+        low, high = hidden > 0.4, hidden < 1.2
+        some = (
+            torch.where(low * high, hidden, 0.1) * (low + high) * torch.maximum(low, high) * (low ^ high).logical_not()
+        )
+        counted = torch.cumsum(low, -1, dtype=torch.float32) + high.sum(-1, keepdim=True)
+        whole = low.amax(-1, keepdim=True) * hidden.any(-1, keepdim=True) * hidden.isfinite().all(-1, keepdim=True)
+        return (some * counted * whole).sum(-1, keepdim=True)
+
+
+class Held(nn.Module):
+    """Fixed tensors of every kind beside the parameter, and a norm."""
+
+    index: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(2, 3))
+        self.plain = torch.tensor([0.5, 2.0])
+        self.register_buffer("scale", torch.tensor([[1.0, 3.0, 5.0]]))
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+        self.register_buffer("index", torch.tensor([1, 0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.where(self.mask, (x[:, self.index] * self.plain) @ self.weight * self.scale, 0.5)
+        return hidden.sum(-1, keepdim=True) / torch.linalg.vector_norm(hidden, dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("module", [Truths, Held])
+def test_truth_values_and_fixed_tensors(module):
+    check_step(make_step(module(), batch=8))
+
+
+class Alike(nn.Module):
+    """Names that differ in a dot or in what an emitted place looks like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(2, 2, bias=False)
+        self.a_weight = nn.Parameter(torch.rand(2, 2))
+        self.b = nn.Parameter(torch.rand(2, 2))
+        self.b_1 = nn.Parameter(torch.rand(2, 1))
+        self.rest = nn.ParameterDict({"w-1": nn.Parameter(torch.rand(1, 1)), "w 1": nn.Parameter(torch.rand(1, 1))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.a(x) @ self.a_weight @ self.b).tanh() @ self.b_1 @ self.rest["w-1"] - self.rest["w 1"]
+
+
+def test_every_input_has_a_name_of_its_own_that_code_can_have():
+    program = check_step(make_step(Alike(), batch=8))
+    names = [view.buffer.name for view in program.inputs.values()]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() for name in names)
+    assert not any(re.search(r"_\d+$", name) for name in names)

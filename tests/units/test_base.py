@@ -1,5 +1,7 @@
 """Rounding, and what a unit says of itself, by hand."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from numerate.units import NAU, NMU, NSR, Unit, outer_units, snap, snapped_parameters
+from numerate.units import NAU, NMU, NSR, Unit, outer_units, snap, snapped_parameters, sparsity_error
 from numerate.units.base import weight_sparsity_error
 
 FEW = settings(deadline=None, max_examples=50)
@@ -72,12 +74,19 @@ def test_penalty_is_zero_where_the_paper_has_none():
     assert NSR(2, 1).penalty() == 0
 
 
-def test_a_unit_without_its_parts_says_so():
-    unit = Unit(2, 1)
-    with pytest.raises(NotImplementedError):
-        unit.effective_weights()
-    with pytest.raises(NotImplementedError):
-        unit.expressions([], {})
+def test_a_unit_without_effective_weights_has_no_sparsity_and_one_without_expressions_says_so():
+    class Own(Unit):
+        levels: ClassVar = {"weight": (0.0, 1.0)}
+
+        def __init__(self):
+            super().__init__(2, 1)
+            self.weight = nn.Parameter(torch.tensor([[0.2, 0.9]]))
+
+    assert Own().sparsity_error().isnan()
+    assert sparsity_error(nn.Sequential(Own(), nau := NAU(1, 1))) == nau.sparsity_error()
+    assert snapped_parameters(Own())["weight"].tolist() == [[0.0, 1.0]]
+    with pytest.raises(NotImplementedError, match="Own has no expressions"):
+        Own().formula()
 
 
 @given(

@@ -17,7 +17,7 @@ from numerate.loops.cpp_emitter import EXAMPLES
 from numerate.loops.cpp_loops import emit
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
-from numerate.loops.step import Members, State, Step, Tensors, corrections
+from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections
 from numerate.loops.trace import evaluation, training_step
 
 
@@ -35,6 +35,7 @@ class Cpp:
         self.lanes: int = self.library.lanes()
 
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        check_shapes(self.step, state.parameters, members.constants)
         groups = [state.parameters, state.first, state.second]
         packed = self._pack([group[name] for group in groups for name in self.step.parameters])
         fixed = [*(members.constants[name] for name in self.step.constants), members.rate]
@@ -42,8 +43,8 @@ class Cpp:
             fixed.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
         arguments = (
             self._pack([members.seeds.to(torch.int32)]),
-            self._pack(fixed),
-            self._pack([weights.permute(2, 1, 0)]),
+            self._pack(fixed).float(),
+            self._pack([weights.permute(2, 1, 0)]).float(),
             corrections(self.step, state.step, steps),
             packed,
             diverged := self._pack([state.diverged]),
@@ -61,6 +62,7 @@ class Cpp:
         state.step += steps
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        check_shapes(self.step, parameters, constants)
         own = [parameters[name] for name in self.step.parameters]
         given = [constants[name] for name in self.step.constants]
         fixed, count = _flat([*own, *given]).float(), len(uniforms)

@@ -23,7 +23,7 @@ from numerate.loops.cuda_training import training_source
 from numerate.loops.ir import Program, Total
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
-from numerate.loops.step import Members, State, Step, Tensors, corrections
+from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections
 from numerate.loops.trace import NotLowered, evaluation, training_step
 
 SMALL, MIDDLE, LARGE = 8, 32, 128
@@ -52,6 +52,7 @@ class Cuda:
         return self._train.result(), self._evaluate.result()
 
     def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+        check_shapes(self.step, state.parameters, members.constants)
         if steps and len(members):
             self._run(state, members, weights, steps)
         state.step += steps
@@ -80,6 +81,7 @@ class Cuda:
         state.diverged.copy_(diverged)
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
+        check_shapes(self.step, parameters, constants)
         fixed = [parameters[name] for name in self.step.parameters] + [constants[name] for name in self.step.constants]
         losses = torch.empty(len(fixed[0]), device=self.device)
         if len(losses):

@@ -17,7 +17,7 @@ _SAME = (
     "erf", "floor", "ceil", "round", "trunc", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
     "logical_not", "logical_and", "logical_or", "logical_xor", "where",
 )  # fmt: skip
-_RENAMED = {"bitwise_not": "logical_not", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "sgn": "sign"}
+_RENAMED = {f"bitwise_{name}": f"logical_{name}" for name in ("not", "and", "or", "xor")} | {"sgn": "sign"}
 
 
 def _elementwise(function: str) -> Callable[..., Value]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from numerate.loops.ir import Map, Number, Scan, View, operands
 from numerate.loops.lower_elementwise import ELEMENTWISE
-from numerate.loops.lowering import Filled, Lowering, Product, Rules, Value, axis_of, with_shape
+from numerate.loops.lowering import Filled, Lowering, Product, Rules, Value, axis_of, is_bool, with_shape
 from numerate.loops.trace import NotLowered
 
 REDUCTIONS = Rules()
@@ -38,9 +38,15 @@ def _shaped(self: Lowering, value: Value) -> Value:
     return with_shape(value, self.here)
 
 
+_OF_TRUTH = {"max": "or", "min": "and"}
+
+
 def _reduction(function: str) -> Callable[..., Value]:
-    def rule(self: Lowering, a: Value | Product, axes: Any = None, *_: Any, **__: Any) -> Value:
-        return _shaped(self, _reduced(self, function, a, axes))
+    def rule(self: Lowering, a: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+        if function in ("or", "and") and not is_bool(a):
+            a = self.map("ne", a, 0.0, shape=a.shape)
+        chosen = _OF_TRUTH.get(function, function) if is_bool(a) else function
+        return _shaped(self, _reduced(self, chosen, self.as_float(a) if function == "prod" else a, axes))
 
     return rule
 
@@ -94,7 +100,7 @@ def _count(self: Lowering, axes: Any) -> float:
 
 @REDUCTIONS("cumsum", "cumprod")
 def _scan(self: Lowering, a: Value, axis: int, **_: Any) -> Value:
-    axis = axis_of(axis, len(a.shape))
+    a, axis = self.as_float(a), axis_of(axis, len(a.shape))
     if self.batch_axis() == axis:
         raise NotLowered(f"{self.node.target} along the batch")
     if a.shape == () or a.shape[axis] == 1:

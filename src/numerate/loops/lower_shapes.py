@@ -1,5 +1,6 @@
 """Operations that move numbers without changing them: views, which make no statement, and putting together."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ def _viewed(rule: Callable[..., View]) -> Callable[..., Value]:
 @SHAPES("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "squeeze_dims", "flatten", "unflatten")
 @_viewed
 def _view(self: Lowering, a: View, *_: Any) -> View:
+    before, after = self.batch_axis(), self.traced.batch[self.node]
+    if before is not None and math.prod(a.shape[:before]) != math.prod(self.here[:after]):
+        raise NotLowered(f"{self.node.target} mixes the batch with another dimension: {tuple(self.true_shape())}")
     return (a if a.can_reshape(self.here) else self.materialised(a)).reshaped(self.here)
 
 

@@ -6,6 +6,7 @@ than in the loop. The operations themselves are in :mod:`numerate.loops.lower`.
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,10 @@ _COUNTING = ("sum", "where", "add", "sub", "mul")
 """Operations whose whole numbers (counts of truth values) are exact in float32."""
 
 
+_OF_TRUTH = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
+"""Operations on numbers that torch has for truth values, too; there they give truth values."""
+
+
 class Rules(dict[str, Callable[..., Any]]):
     """Name of an operation -> how it is lowered; called with names, it registers the function below it."""
 
@@ -101,9 +106,15 @@ class Lowering:
     def input(self, name: str, node: Node) -> View:
         shape = self.shape(node)
         level = 0 if self.traced.batch[node] is None else 1
-        view = View.whole(Buffer(name.replace(".", "_"), math.prod(shape), level=level), shape)
+        view = View.whole(Buffer(self.identifier(name), math.prod(shape), level=level), shape)
         self.values[node] = view
         return view
+
+    def identifier(self, name: str) -> str:
+        """``name`` as emitted code can have it; another one for another input, and none with a place at its end."""
+        readable = re.sub(r"\W", "_", name, flags=re.ASCII)
+        taken = {view.buffer.name for view in self.values.values()}
+        return f"{readable}_n{len(taken)}" if readable in taken or re.search(r"_n?\d+$", readable) else readable
 
     def output(self, value: Value) -> Operand:
         return value.number if isinstance(value, Filled) else value
@@ -115,11 +126,17 @@ class Lowering:
         arguments: Any = map_arg(node.args, self.values.__getitem__)
         options: Any = map_arg(node.kwargs, self.values.__getitem__)
         if name == "arange" or any(isinstance(a, Tensor) for a in arguments if not _in_loop(arguments)):
-            return self.constant(node.target(*arguments, **options))  # type: ignore[operator]
+            known = self.constant(node.target(*arguments, **options))  # type: ignore[operator]
+            if self.traced.batch[node] is not None and not isinstance(known, Filled):
+                raise NotLowered(f"{node.target} gives numbers that depend on the place in the batch")
+            return known
         rule = self.rules.get(name)
         if rule is None:
             raise NotLowered(f"{node.target} is not known to the emitted loops")
-        value, meta = rule(self, *arguments, **options), node.meta.get("val")
+        try:
+            value, meta = rule(self, *arguments, **options), node.meta.get("val")
+        except TypeError:  # an option that the rule has not got
+            raise NotLowered(f"{node.target} is not known to the emitted loops with {list(options)}") from None
         exact = (torch.float32, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
         if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in exact:
             raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
@@ -175,6 +192,8 @@ class Lowering:
     def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
         """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
         shape = self.here if shape is None else shape
+        if function in _OF_TRUTH and all(map(is_bool, values)):
+            function = _OF_TRUTH[function]
         args = tuple(operand_of(value, shape) for value in self.promoted(function, values))
         known = _simplified(function, args)
         if isinstance(known, View):

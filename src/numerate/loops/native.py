@@ -183,6 +183,15 @@ def _philox() -> ctypes.CDLL:
     return library(Path(__file__).with_name("philox.cpp").read_text())
 
 
+@cache
+def draws() -> bool:
+    """Whether random numbers can be drawn natively here."""
+    try:
+        return _philox() is not None
+    except (NoCompiler, CompileError):
+        return False
+
+
 def philox_uniform(
     seeds: Tensor, domain: int, step0: int, steps: int, count: int, threads: int | None = None
 ) -> Tensor:

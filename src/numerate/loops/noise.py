@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 _SOURCES = (torch.rand, torch.rand_like)
 _REFUSED = (
     torch.randn, torch.randn_like, torch.normal, torch.bernoulli, torch.randint, torch.randperm, torch.multinomial,
-    torch.nn.functional.dropout, torch.dropout, torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.bernoulli_,
+    torch.dropout, torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.bernoulli_,
 )  # fmt: skip
 
 
@@ -20,7 +20,7 @@ class UnsupportedRandomness(RuntimeError):
 
 
 class _FromStream(TorchFunctionMode):
-    """Answer ``torch.rand`` and ``torch.rand_like`` with columns of ``noise`` (n, count), in order of the calls."""
+    """Answer ``torch.rand``, ``torch.rand_like`` and dropout with columns of ``noise`` (n, count), call by call."""
 
     def __init__(self, noise: Tensor | None, rows: int) -> None:
         super().__init__()
@@ -28,26 +28,36 @@ class _FromStream(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _REFUSED and not (func is torch.nn.functional.dropout and not kwargs.get("training", True)):
+        if func in _REFUSED:
             raise UnsupportedRandomness(
                 f"{func.__name__} inside a module cannot be keyed by seed and step; "
                 "draw with torch.rand or torch.rand_like"
             )
+        if func is nn.functional.dropout:
+            return self.dropout(*args, **kwargs)
         if func not in _SOURCES:
             return func(*args, **kwargs)
         shape = args[0].shape if func is torch.rand_like else torch.Size(_size(args, kwargs))
+        return self.drawn(shape, lambda: func(*args, **kwargs))
+
+    def drawn(self, shape: torch.Size, otherwise: Callable[[], Tensor]) -> Tensor:
+        """The next numbers; ``otherwise`` where they are only counted."""
         if not shape or shape[0] != self.rows:
             raise UnsupportedRandomness(
-                "torch.rand inside a module must draw per example, with the batch as first dimension; "
+                "random numbers inside a module must be drawn per example, with the batch as first dimension; "
                 f"got {tuple(shape)}"
             )
         count = shape[1:].numel()
-        if self.noise is None:  # only counting
-            self.used += count
-            return func(*args, **kwargs)
-        drawn = self.noise[..., self.used : self.used + count].reshape(shape)
         self.used += count
-        return drawn
+        if self.noise is None:
+            return otherwise()
+        return self.noise[..., self.used - count : self.used].reshape(shape)
+
+    def dropout(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0:
+            return x
+        kept = self.drawn(x.shape, lambda: torch.zeros_like(x)) >= p
+        return x * kept / (1 - p) if p < 1 else x * 0.0
 
 
 def _size(args: Any, kwargs: Any) -> tuple[int, ...]:

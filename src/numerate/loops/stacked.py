@@ -1,7 +1,9 @@
 """All members as one stacked computation: the step is vmapped, traced once, and executed block by block.
 
 Any module that ``torch.func`` can differentiate runs here, on CPU or CUDA. Members are always computed in blocks of one
-fixed size (the last one padded), so a member's bits do not depend on how many others there are.
+fixed size (the last one padded), so a member's bits do not depend on how many others there are. They may depend on its
+place in the block where torch sums or convolves rows that do not fill whole vectors (LayerNorm, softmax, Conv1d), by
+rounding alone; elementwise operations and matrix products round the same everywhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +58,8 @@ class Stacked:
     def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps, self.device)
         for index in _blocks(len(members), self.block, members.seeds.device):
-            part, who = _to(state.take(index), self.device), members.take(index).to(self.device)
+            part, who = _to(state.take(index), self.device, self.step), members.take(index).to(self.device)
+            who.constants = {name: who.constants[name] for name in self.step.constants}
             self._train_block(part, who, weights[:, :, index].to(self.device), correction)
             kept = index[: _unpadded(index, len(members))]
             for group, values in (
@@ -169,7 +172,7 @@ def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, T
 
     def table(domain: Domain, width: int) -> Tensor:
         size = step.batch * width
-        if seeds.device.type == "cpu" and native.available():
+        if seeds.device.type == "cpu" and native.draws():
             flat = native.philox_uniform(seeds, domain, start, count, size)
         else:
             flat = torch.stack([uniform(seeds, domain, start + i, size) for i in range(count)])
@@ -199,9 +202,11 @@ def _unpadded(index: Tensor, count: int) -> int:
     return min(len(index), count - int(index[0]))
 
 
-def _to(state: State, device: torch.device) -> State:
+def _to(state: State, device: torch.device, step: Step) -> State:
+    """``state`` on ``device``, in the order of the step's parameters, by which the traced step takes them."""
+
     def moved(group: Tensors) -> Tensors:
-        return {k: v.to(device) for k, v in group.items()}
+        return {name: group[name].to(device) for name in step.parameters}
 
     diverged = state.diverged.to(device)
     return State(moved(state.parameters), moved(state.first), moved(state.second), diverged, state.step)

@@ -137,6 +137,15 @@ class Loop(Protocol):
         ...
 
 
+def check_shapes(step: Step, parameters: Tensors, constants: Tensors) -> None:
+    """One clear sentence if these are not a step's own: native code reads what it is handed, whatever that is."""
+    for kind, shapes, given in (("parameter", step.parameters, parameters), ("constant", step.constants, constants)):
+        for name, shape in shapes.items():
+            if name not in given or given[name].shape[1:] != shape:
+                found = f"of shape {tuple(given[name].shape[1:])}" if name in given else "missing"
+                raise ValueError(f"{kind} {name} is {found}, but this loop was made for shape {tuple(shape)}")
+
+
 def total_loss(step: Step, parameters: Tensors, x: Tensor, y: Tensor, noise: Tensor | None, weights: Tensor) -> Tensor:
     """Loss of one member on one batch; ``weights``: one per penalty."""
     value = step.loss(step.model(parameters, x, noise), y).mean()

@@ -25,6 +25,7 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
     _aten.addmm, _aten.elu, _aten.gelu, _aten.hardtanh, _aten.leaky_relu, _aten.native_layer_norm, _aten.relu6,
     _aten._softmax, _aten._log_softmax, _aten._softmax_backward_data, _aten._log_softmax_backward_data,
     _aten._prelu_kernel, _aten._prelu_kernel_backward, _aten.silu, _aten.std,
+    _aten.linalg_vector_norm,
 ]  # fmt: skip
 
 
@@ -75,14 +76,14 @@ def training_step(step: Step) -> Traced:
         groups = {name: _example(step.parameters) for name in ("parameters", "first", "second")}
         groups["constants"] = _example(step.constants)
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
-        values["uniforms"] = torch.rand(batch, step.draws)
+        values["uniforms"] = _zeros(batch, step.draws)
         if step.noise:
-            values["noise"] = torch.rand(batch, step.noise)
+            values["noise"] = _zeros(batch, step.noise)
         if step.penalties:
-            values["weights"] = torch.rand(len(step.penalties))
+            values["weights"] = _zeros(len(step.penalties))
         if step.clip is not None:
-            values["clip"] = torch.rand(())
-        return values | {"rate": torch.rand(()), "correction": torch.rand(2)}
+            values["clip"] = _zeros(())
+        return values | {"rate": _zeros(()), "correction": _zeros(2)}
 
     return trace(function, inputs, step.batch)
 
@@ -97,13 +98,18 @@ def evaluation(step: Step) -> Traced:
     def inputs(batch: int) -> Tensors:
         groups = {"parameters": _example(step.parameters), "constants": _example(step.constants)}
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
-        return values | {"uniforms": torch.rand(batch, step.draws)}
+        return values | {"uniforms": _zeros(batch, step.draws)}
 
-    return trace(function, inputs, 128)
+    return trace(function, inputs, 128, any_size=True)
 
 
 def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
     return torch.stack([weights[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
+
+
+def _zeros(*shape: Any) -> Tensor:
+    """An example of an input; its numbers do not matter, so none are drawn."""
+    return torch.zeros(*shape, dtype=torch.float32)
 
 
 def _group(values: Tensors, name: str) -> Tensors:
@@ -111,16 +117,20 @@ def _group(values: Tensors, name: str) -> Tensors:
 
 
 def _example(shapes: Any) -> Tensors:
-    return {name: torch.rand(shape) for name, shape in shapes.items()}
+    return {name: _zeros(shape) for name, shape in shapes.items()}
 
 
-def trace(function: Callable[[Tensors], Tensors], inputs: Callable[[int], Tensors], batch: int) -> Traced:
-    """Trace at two batch sizes and find the batch by comparing them."""
+def trace(
+    function: Callable[[Tensors], Tensors], inputs: Callable[[int], Tensors], batch: int, *, any_size: bool = False
+) -> Traced:
+    """Trace at two batch sizes and find the batch by comparing them; ``any_size``: no number may depend on it."""
     other = batch + 3
     (graph, names), (twin, _) = (_graph(function, inputs(size)) for size in (batch, other))
     nodes, twins = list(graph.graph.nodes), list(twin.graph.nodes)
     if [n.target for n in nodes] != [n.target for n in twins]:
         raise NotLowered("the operations of the step depend on the batch size")
+    if any_size and any(repr(_numbers(a, graph)) != repr(_numbers(b, twin)) for a, b in zip(nodes, twins)):
+        raise NotLowered("a number in evaluation depends on how many examples there are")
     axes = {node: _batch_axis(node, twin, batch, other) for node, twin in zip(nodes, twins)}
     placeholders = [node for node in nodes if node.op == "placeholder"]
     results = nodes[-1].args[0]
@@ -145,9 +155,22 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
 
     pure = functionalize(flat, remove="mutations")
     with TRACING:
-        module = make_fx(pure, decomposition_table=_decompositions(), tracing_mode="fake")(*values.values())
+        traced = make_fx(pure, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)
+        module = traced(*values.values())
     module.graph.eliminate_dead_code()
     return module, names
+
+
+def _numbers(node: Node, module: GraphModule) -> list[Any]:
+    """The numbers that a node computes with, sizes and places apart."""
+    if node.op == "get_attr":
+        return getattr(module, str(node.target)).tolist()
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return []
+    given = dict(zip((argument.name for argument in schema.arguments), node.args)) | node.kwargs
+    places = {argument.name for argument in schema.arguments if "int" in str(argument.type)}
+    return [value for name, value in given.items() if isinstance(value, int | float) and name not in places]
 
 
 def _batch_axis(node: Node, twin: Node, batch: int, other: int) -> int | None:

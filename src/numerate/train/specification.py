@@ -4,6 +4,8 @@ import functools
 import hashlib
 import inspect
 import json
+import math
+import operator
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -34,10 +36,23 @@ class Adam:
     clip: str | None = None
     limit: float = 0.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", tuple(self.betas))
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate must be a number above 0, got {self.rate!r}")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas!r}")
+        if not 0 <= self.eps < math.inf:
+            raise ValueError(f"eps must be a number of 0 or more, got {self.eps!r}")
+        if self.clip not in (None, "value", "norm"):
+            raise ValueError(f"clip must be None, 'value' or 'norm', got {self.clip!r}")
+        if self.clip and not self.limit > 0:
+            raise ValueError(f"clip={self.clip!r} needs a limit above 0, got {self.limit!r}")
+
 
 @dataclass(frozen=True)
 class Penalty:
-    """``schedule(t)`` times ``function(model)`` is added to the loss.
+    """``schedule(t)`` times ``function(model)`` is added to the loss; t: (steps,), the numbers of the steps.
 
     With ``below`` it counts only while the last validation error is below that number (iNALU).
     """
@@ -79,6 +94,11 @@ class Training:
     """What a table or picture calls this configuration; not part of its identity."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "penalties", tuple(self.penalties))
+        try:
+            object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
+        except TypeError:
+            raise ValueError(f"seeds must be whole numbers, got {self.seeds!r}") from None
         for name in ("steps", "batch", "evaluate_every", "evaluation_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -103,7 +123,7 @@ class Training:
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
         sizes = (self.steps, self.batch, self.evaluate_every, self.evaluation_size)
-        return model, self.task.form, functions, adam, self.restart, sizes
+        return model, type(self.task), self.task.form, functions, adam, self.restart, sizes
 
     @property
     def computation(self) -> str | None:
@@ -144,7 +164,9 @@ def describe(value: Any) -> Any:
         return [describe(v) for v in value]
     if callable(value):
         return _named(value)
-    raise TypeError(f"{value!r} cannot be written into a configuration; use numbers, text, classes and functions")
+    raise TypeError(
+        f"{value!r} cannot be written into a configuration; use numbers, text, classes, functions and dataclasses"
+    )
 
 
 def _only_ours(described: Any) -> bool:
@@ -166,20 +188,57 @@ def _named(value: Any) -> Any:
     if not hasattr(value, "__qualname__"):
         raise TypeError(f"{value!r} has no name to store; hand in a class, a function or a functools.partial")
     path = _path(value)
-    source = None if path.startswith(_LIBRARIES) else _source(value)
-    return path if source is None else {"path": path, "source": source}
+    ours = path.startswith(_LIBRARIES) and "<" not in path
+    source = {} if ours else {"source": _source(getattr(value, "__func__", value))}
+    kept = {name: part for name, part in _kept(value).items() if part is not value}
+    return {"path": path, **source, **({"with": describe(kept)} if kept else {})} if source or kept else path
+
+
+def _kept(value: Any) -> dict[str, Any]:
+    """What a method is bound to and what a function made inside another has taken from there: no source tells these."""
+    if inspect.ismethod(value):
+        owner = value.__self__
+        named_so = inspect.isclass(owner) and value.__qualname__ == f"{owner.__qualname__}.{value.__name__}"
+        return _kept(value.__func__) | ({} if named_so else {"self": owner})
+    if inspect.isclass(value):
+        parts = {k: v for base in reversed(_own_bases(value)) for k, v in vars(base).items() if inspect.isfunction(v)}
+        return {f"{name}.{k}": v for name, part in parts.items() for k, v in _kept(part).items()}
+    if not inspect.isfunction(value) or "<" not in value.__qualname__:
+        return {}
+    defaults = {p.name: p.default for p in inspect.signature(value).parameters.values() if p.default is not p.empty}
+    return {k: v for k, v in inspect.getclosurevars(value).nonlocals.items() if k != "__class__"} | defaults
+
+
+def _own_bases(value: type) -> list[type]:
+    return [base for base in inspect.getmro(value) if base is value or not _is_library(base)]
 
 
 @functools.cache
-def _source(value: Any) -> str | None:
-    """Digest of a user's own class or function, of its whole file and of those of its base classes, as first seen."""
-    bases = [base for base in inspect.getmro(value) if not _is_library(base)] if inspect.isclass(value) else [value]
+def _source(value: Any) -> str:
+    """Digest of a user's own class or function, of its whole file and of those of its base classes, as first seen.
+
+    What was typed in by hand has no file; its compiled code then stands for it.
+    """
+    bases = _own_bases(value) if inspect.isclass(value) else [inspect.unwrap(value)]
     try:
         files = {"".join(inspect.findsource(base)[0]): None for base in bases}
         text = "".join([inspect.getsource(value), *files])
-    except (OSError, TypeError):  # typed in by hand
-        return None
+    except (OSError, TypeError):
+        text = repr([_compiled(base) for base in bases])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _compiled(value: Any) -> Any:
+    """The instructions of a function, or of all functions of a class, and the numbers and names they use."""
+    if inspect.isclass(value):
+        return [(name, _compiled(part)) for name, part in sorted(vars(value).items())]
+    if isinstance(value, property):
+        return [_compiled(part) for part in (value.fget, value.fset)]
+    code = getattr(getattr(value, "__func__", value), "__code__", value)
+    if inspect.iscode(code):
+        constants = [_compiled(part) if inspect.iscode(part) else repr(part) for part in code.co_consts]
+        return code.co_code.hex(), constants, code.co_names
+    return value if isinstance(value, bool | int | float | str) else type(value).__qualname__
 
 
 def _is_library(base: type) -> bool:

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-from numerate.loops.noise import functional, noise_per_example
+from numerate.loops.eager import Eager
+from numerate.loops.noise import UnsupportedRandomness, functional, noise_per_example
 from numerate.loops.step import Loop, Members, State, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Restart, Training
-from numerate.units import parameter_bounds
+from numerate.units import parameter_bounds, snapped_parameters, sparsity_error
 
 BLOCK = 64
 """Members; a multiple of what any processor computes at once."""
@@ -69,32 +70,91 @@ def checked_model(training: Training) -> nn.Module:
         raise ValueError(f"{name} has no parameters to train")
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
-    before = {buffer: value.clone() for buffer, value in model.named_buffers()}
+    if training.computation is None:
+        _check_start(training, model)
+    before, state = _fixed(model), torch.get_rng_state()
     uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
     x, y = task.examples(uniforms, task.constants(0, "train"))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            model.train()(x)
+            noise = torch.full((2, noise_per_example(model, task.inputs)), 0.5)
+            functional(model, training=True)(dict(model.named_parameters()), x, noise)
             found = model.eval()(x)
+            drawn = not torch.equal(state, torch.get_rng_state())
+    except UnsupportedRandomness as error:
+        raise ValueError(f"{name} cannot be trained: {error}") from error
     except Exception as error:
         raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
-    if changed := [buffer for buffer, value in model.named_buffers() if not torch.equal(value, before[buffer])]:
-        raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
+    if drawn:
+        raise ValueError(
+            f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
+            "or torch.rand_like, one set for each example, and in training mode alone"
+        )
+    if changed := _differing(before, _fixed(model)):
+        raise ValueError(f"{name} changes its {changed[0]} as it computes, but only parameters can be trained")
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != tuple(y.shape):
         raise ValueError(
             f"{name} makes {shape} of inputs of shape {tuple(x.shape)}, but the targets have {tuple(y.shape)}"
         )
+    for penalty in training.penalties:
+        if (value := penalty.function(model)).shape != ():
+            raise ValueError(f"a penalty of {name} gives numbers of shape {tuple(value.shape)}, not a single one")
     return model
+
+
+def _check_start(training: Training, model: nn.Module) -> None:
+    """One sentence if a seed does not decide what a model starts from, or if more than numbers differ between seeds."""
+    name, again = shown_name(training), training.build(seed=0)
+    values, values_again = (m.state_dict() | _fixed(m) for m in (model, again))
+    if unkeyed := _differing(values, values_again):
+        raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
+    own = {f"buffer {buffer}" for buffer in _drawn_buffers(training)}
+    for seed in training.seeds:
+        if drawn := [k for k in _differing(_fixed(model), _fixed(training.build(seed))) if k not in own]:
+            raise ValueError(
+                f"{name} has another {drawn[0]} for another seed, but only parameters and buffers of torch.float32 may "
+                "differ"
+            )
+
+
+def _fixed(model: nn.Module) -> dict[str, Any]:
+    """What a model keeps beside its parameters: buffers, and plain numbers among the attributes."""
+    found: dict[str, Any] = {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, int | float) and name != "training":
+                found[f"attribute {prefix}.{name}".replace(" .", " ")] = value
+    return found
+
+
+def _differing(some: dict[str, Any], others: dict[str, Any]) -> list[str]:
+    """Names whose values differ; NaN equals NaN."""
+
+    def equal(a: Any, b: Any) -> bool:
+        a, b = torch.as_tensor(a), torch.as_tensor(b)
+        return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+    return [k for k in some | others if k not in some or k not in others or not equal(some[k], others[k])]
+
+
+def _drawn_buffers(training: Training) -> list[str]:
+    """Buffers that differ between seeds; each run keeps its own, as a parameter that is not trained."""
+    if training.computation is not None:
+        return []
+    first, *others = (dict(training.build(seed).named_buffers()) for seed in range(8))
+    differing = {name for other in others for name in _differing(first, other)}
+    return [name for name, value in first.items() if name in differing and value.dtype == torch.float32]
 
 
 def make_step(training: Training) -> tuple[Step, nn.Module]:
     """The pure step of a configuration, and the model it was made from (a template; its own weights do not matter)."""
     model = training.build(seed=0)
     train_model, eval_model = training.build(seed=0), training.build(seed=0)
-    constants = training.task.constants(0, "train")
+    constants = _single(training.task.constants(0, "train"))
     predict = functional(eval_model, training=False)
-    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    parameters, drawn = dict(model.named_parameters()), _drawn_buffers(training)
+    frozen = {*drawn, *(name for name, parameter in parameters.items() if not parameter.requires_grad)}
 
     def held(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """``function`` of the parameters without a gradient for the frozen ones, which then stay as they are."""
@@ -105,7 +165,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         return call if frozen else function
 
     step = Step(
-        parameters={k: v.shape for k, v in model.named_parameters()},
+        parameters={k: v.shape for k, v in (parameters | {k: model.get_buffer(k) for k in drawn}).items()},
         constants={k: v.shape for k, v in constants.items()},
         draws=training.task.draws,
         examples=training.task.examples,
@@ -125,27 +185,54 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
 
 
 def attempt(training: Training, step: Step, loop: Loop, device: str) -> None:
-    """One step and both evaluations of one run, to find out whether ``loop`` can run the model."""
+    """One step and both evaluations of one run; raises if ``loop`` cannot run the model or finds other numbers."""
     runs = [Run(training, training.seeds[0])]
-    state = State.start({k: v.to(device) for k, v in initial_parameters(runs).items()})
-    loop.train(state, members(runs).to(device), PenaltyWeights(runs, device)(0, 1, torch.ones(1, device=device)), 1)
+    start, plain = initial_parameters(runs), Eager(step)
+    own = {k: v.to(device) for k, v in start.items()}
+    model = training.build(seed=0)
+    over_members(of_parameters(model, sparsity_error))(own)
+    over_members(of_parameters(model, snapped_parameters))(own)
     for split in ("validation", "test"):
-        uniforms = evaluation_uniforms(training, split).to(device)
-        fixed = {k: v.to(device) for k, v in constants(runs, split).items()}
-        evaluator(loop, step, uniforms.shape[-1], device).evaluate(state.parameters, fixed, uniforms)
+        uniforms, fixed = evaluation_uniforms(training, split), constants(runs, split)
+        found = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
+            own, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
+        )
+        targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
+        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), 1e-5 * targets.square().mean())
+    state, expected = State.start(own), State.start(start)
+    weights = PenaltyWeights(runs)(0, 1, torch.ones(1))
+    loop.train(state, members(runs).to(device), weights.to(device), 1)
+    plain.train(expected, members(runs), weights, 1)
+    largest = torch.stack([value.abs().amax() for value in expected.first.values()]).amax()
+    for name, value in expected.first.items():
+        _compare(f"gradient of {name}", state.first[name].cpu(), value, 1e-4 * largest)
+
+
+def _compare(what: str, found: Tensor, expected: Tensor, unit: Tensor) -> None:
+    """Whether two ways to compute agree, as far as rounding allows; a NaN or infinity is one for both."""
+    tolerance = 0.01 * expected.abs().amax() + unit
+    agree = ((found - expected).abs() <= tolerance) | (~found.isfinite() & ~expected.isfinite())
+    if not agree.all():
+        raise RuntimeError(f"its {what} differs from that of plain PyTorch")
 
 
 def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = None) -> Tensors:
     """Stacked parameters, each drawn from its own (seed, init, restarts) stream; float32."""
     counts = [0] * len(runs) if restarts is None else restarts
+    drawn = _drawn_buffers(runs[0].training)
     models = [run.training.build(run.seed, count) for run, count in zip(runs, counts)]
-    members = [dict(model.named_parameters()) for model in models]
+    members = [dict(m.named_parameters()) | {k: m.get_buffer(k) for k in drawn} for m in models]
     return {k: torch.stack([m[k].detach().float() for m in members]) for k in members[0]}
+
+
+def _single(constants: Tensors) -> Tensors:
+    """A task's constants in the precision of training."""
+    return {k: v.float() if v.dtype == torch.float64 else v for k, v in constants.items()}
 
 
 def constants(runs: Sequence[Run], split: Split) -> Tensors:
     """Stacked task constants of ``split``."""
-    each = [run.training.task.constants(run.seed, split) for run in runs]
+    each = [_single(run.training.task.constants(run.seed, split)) for run in runs]
     return {k: torch.stack([c[k] for c in each]) for k in each[0]}
 
 
@@ -166,7 +253,7 @@ def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
     held_out = getattr(training.task, "held_out", None)
     if held_out is not None and (own := held_out(split, training.evaluation_size)) is not None:
-        return own
+        return own.float()
     seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
     size = training.evaluation_size, training.task.draws
     return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
@@ -191,7 +278,8 @@ class PenaltyWeights:
         t = torch.arange(start, start + steps, dtype=torch.float64, device=self.device)
         tables = []
         for k, limit in enumerate(self.limits):
-            weights = [penalties[k].schedule(t).float() for penalties in self.kinds]
+            found = [torch.as_tensor(penalties[k].schedule(t), device=self.device) for penalties in self.kinds]
+            weights = [weight.float().expand(steps) for weight in found]
             if len(weights) == 1:
                 table = weights[0].unsqueeze(-1).expand(-1, len(self.which))
             else:
@@ -238,12 +326,17 @@ def over_members(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
     """``function`` of one member's parameters for a whole stack.
 
     Torch computes the last few elements of a tensor by other instructions than the rest, which may round otherwise. So
-    the stack is filled up to whole blocks: a member's result does not depend on its place or on the others.
+    the stack is filled up to whole blocks: a member's result does not depend on its place or on the others. A function
+    that ``vmap`` cannot follow is called for one member after the other.
     """
 
     def call(parameters: Tensors) -> T:
         count = len(next(iter(parameters.values())))
         whole = {k: torch.cat([v, v[-1:].expand(-count % BLOCK, *v.shape[1:])]) for k, v in parameters.items()}
-        return tree_map(lambda value: value[:count], vmap(function)(whole))
+        try:
+            return tree_map(lambda value: value[:count], vmap(function)(whole))
+        except RuntimeError:
+            each = [function({k: v[s] for k, v in parameters.items()}) for s in range(count)]
+            return tree_map(lambda *values: torch.stack(values), *each)
 
     return call

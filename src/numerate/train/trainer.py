@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -313,12 +313,15 @@ class _Group:
             return
         arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in found.arrays.items()}
 
-        def part(prefix: str) -> Tensors:
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        def part(group: str, names: Iterable[str]) -> Tensors:
+            return {name: arrays[f"{group}/{name}"] for name in names}
 
-        self.state = State(part("parameters/"), part("first/"), part("second/"), arrays["diverged"], found.meta["step"])
-        self.best, self.best_validation = part("best/"), arrays["best_validation"]
-        self.curves = {name: list(values.unbind()) for name, values in part("curve/").items()}
+        names = self.step.parameters
+        groups = part("parameters", names), part("first", names), part("second", names)
+        self.state = State(*groups, arrays["diverged"], found.meta["step"])
+        self.best, self.best_validation = part("best", names), arrays["best_validation"]
+        curves = part("curve", ("validation", "test", "sparsity"))
+        self.curves = {name: list(values.unbind()) for name, values in curves.items()}
         self.restarts, self.since = arrays["restarts"].cpu().numpy(), arrays["since"].cpu().numpy()
 
     def _save(self) -> None:

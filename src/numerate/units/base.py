@@ -97,8 +97,8 @@ class Unit(nn.Module):
         return x
 
     def effective_weights(self) -> dict[str, Tensor]:
-        """The matrices the papers call W, as the forward pass uses them."""
-        raise NotImplementedError
+        """The matrices the papers call W, as the forward pass uses them; none unless a subclass says so."""
+        return {}
 
     def coefficients(self) -> dict[str, Tensor]:
         """Gates, biases and small constants (an epsilon) that the equation uses beside the weights, for the formula."""
@@ -112,10 +112,12 @@ class Unit(nn.Module):
         """Largest distance of a weight from {-1, 0, 1}, in each matrix of :meth:`sparse_parts`.
 
         ``together``: their mean or their maximum, which is how the Primer's text has it for all units; by default
-        ``matrices_together``, which is how its numbers have it.
+        ``matrices_together``, which is how its numbers have it. NaN if there are no such matrices.
         """
-        errors = torch.stack([weight_sparsity_error(part) for part in self.sparse_parts().values()])
         together = self.matrices_together if together is None else together
+        if not (parts := self.sparse_parts()):
+            return next(self.parameters()).new_full((), float("nan"))
+        errors = torch.stack([weight_sparsity_error(part) for part in parts.values()])
         return errors.mean() if one_of("together", together, ("max", "mean")) == "mean" else errors.amax()
 
     def penalty(self) -> Tensor:
@@ -139,7 +141,7 @@ class Unit(nn.Module):
 
         It is a sympy matrix (O, I); a vector or a single number is a row.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no expressions(), so there is no formula of it")
 
     def formula(self, names: Sequence[str] | None = None, tolerance: float = 0.01) -> Any:
         """The sympy expression the unit computes (a column matrix if it has several outputs).

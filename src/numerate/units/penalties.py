@@ -67,7 +67,7 @@ def penalty(model: nn.Module) -> Tensor:
 
 def sparsity_error(model: nn.Module) -> Tensor:
     """Largest sparsity error over all units and linear layers of ``model``, as the papers report it; NaN if none."""
-    errors = [unit.sparsity_error() for _, unit in outer_units(model)]
+    errors = [unit.sparsity_error() for _, unit in outer_units(model) if unit.sparse_parts()]
     errors += [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
     return (
         torch.stack(errors).amax() if errors else next(model.parameters(), torch.zeros(())).new_full((), float("nan"))

@@ -1,0 +1,401 @@
+"""What users bring: modules with buffers, dropout or state, tasks and schedules of their own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from numerate.loops.cpp import Cpp
+from numerate.loops.step import State
+from numerate.results import Store
+from numerate.tasks import SingleModule
+from numerate.train import Adam, Penalty, Training, stack, train
+from numerate.units import NMU, Unit, penalty
+
+SHORT = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
+TASK = SingleModule("mul")
+
+
+def trained(folder, *models, name="a", backend="auto", **settings):
+    """Rows of all models, trained in one call."""
+    settings = SHORT | settings
+    task = settings.pop("task", TASK)
+    with Store(folder / f"{name}.sqlite") as store:
+        train([Training(model, task, **settings) for model in models], store, backend=backend)
+        return store.rows()
+
+
+class Own(nn.Linear):
+    """A base for the models below."""
+
+
+class Sorted(nn.Module):
+    """Only the stacked loop can sort; its parameters are not in alphabetical order."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.w, self.a = (nn.Parameter(torch.randn(outputs, inputs)) for _ in range(2))
+
+    def forward(self, x):
+        return torch.sort(x, -1)[0] @ self.w.T + (x @ (self.a + 2).T).sin()
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("model", [Sorted, nn.Linear])
+def test_a_stacked_run_that_was_interrupted_ends_as_one_that_was_not(model, tmp_path):
+    work, whole = Training(model, TASK, **SHORT), trained(tmp_path, model, name="whole", backend="stacked")
+
+    def interrupt(progress):
+        raise Interrupted
+
+    with Store(tmp_path / "a.sqlite") as store:
+        with pytest.raises(Interrupted):
+            train([work], store, backend="stacked", checkpoint_seconds=0, progress=interrupt)
+        assert store.checkpoints()
+        train([work], store, backend="stacked")
+        resumed = store.rows()
+    assert [r.scores["best_test"] for r in resumed] == [r.scores["best_test"] for r in whole]
+    for a, b in zip(resumed, whole):
+        for name, value in a.weights["final"].items():
+            assert np.array_equal(value, b.weights["final"][name])
+
+
+# ------------------------------------------------------------ identity
+
+
+def constant(number):
+    return lambda t: torch.full_like(t, number)
+
+
+def wide(hidden):
+    def make(inputs, outputs):
+        return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+
+    return make
+
+
+def scaled(number):
+    class Scaled(Own):
+        def forward(self, x):
+            return number * super(Scaled, self).forward(x)  # noqa: UP008 (the class is taken from here, too)
+
+    return Scaled
+
+
+@dataclass(frozen=True)
+class Slope:
+    number: float
+
+    def at(self, t):
+        return self.number * t
+
+
+def identity(**settings):
+    (key,) = Training(**({"model": NMU, "task": TASK} | settings | {"seeds": (0,)})).run_keys()
+    return key
+
+
+def test_what_a_function_took_from_where_it_was_made_is_part_of_the_identity():
+    def with_schedule(schedule):
+        return identity(penalties=(Penalty(penalty, schedule),))
+
+    assert with_schedule(constant(1.0)) == with_schedule(constant(1.0)) != with_schedule(constant(2.0))
+    assert with_schedule(Slope(1.0).at) == with_schedule(Slope(1.0).at) != with_schedule(Slope(2.0).at)
+    assert len({with_schedule(f) for f in [lambda t, c=c: c * t for c in (1.0, 2.0)]}) == 2
+    assert identity(model=wide(4)) == identity(model=wide(4)) != identity(model=wide(5))
+    assert identity(model=scaled(1)) == identity(model=scaled(1)) != identity(model=scaled(2))
+
+
+class Loose:
+    def at(self, t):
+        return t
+
+
+def test_a_method_of_what_cannot_be_written_down_is_refused():
+    with pytest.raises(TypeError, match="cannot be written into a configuration; use numbers"):
+        identity(penalties=(Penalty(penalty, Loose().at),))
+
+
+def test_models_of_different_width_from_one_function_are_trained_apart(tmp_path):
+    rows = trained(tmp_path, wide(3), wide(40))
+    assert sorted(r.weights["final"]["0.weight"].shape for r in rows) == [(3, 2)] * 3 + [(40, 2)] * 3
+
+
+TYPED = """
+from torch import nn
+
+class Typed(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * {factor}
+"""
+
+
+def test_a_class_typed_in_anew_is_another_one(tmp_path):
+    first, second = {"__name__": "__main__"}, {"__name__": "__main__"}
+    exec(TYPED.format(factor=1.0), first)
+    exec(TYPED.format(factor=2.0), second)
+    assert identity(model=first["Typed"]) != identity(model=second["Typed"])
+    rows = trained(tmp_path, first["Typed"], second["Typed"])
+    assert len({r.scores["best_test"] for r in rows}) == 6
+
+
+@dataclass(frozen=True)
+class Total:
+    """x0 + x1, or in a subclass x0 - x1, all with one and the same form."""
+
+    inputs: int = 2
+    outputs: int = 1
+    draws: int = 2
+    sign: float = 1.0
+
+    @property
+    def form(self):
+        return self.inputs
+
+    def constants(self, seed, split):
+        return {"weight": torch.as_tensor(np.array([3.0, 2.0]))}  # float64
+
+    def examples(self, uniforms, constants):
+        x = 1 + uniforms
+        return x, (x * constants["weight"] * torch.tensor([1.0, self.sign])).sum(-1, keepdim=True)
+
+    def threshold(self):
+        return 1e-3
+
+
+@dataclass(frozen=True)
+class Difference(Total):
+    sign: float = -1.0
+
+
+@pytest.mark.parametrize("backend", ["stacked", "emitted"])
+def test_tasks_of_two_classes_are_two_and_constants_of_double_precision_count(backend, tmp_path):
+    settings = {"seeds": (0,), "steps": 2000, "evaluate_every": 2000, "optimiser": Adam(0.05)}
+    work = [Training(Own, task, **(SHORT | settings)) for task in (Total(), Difference())]
+    with Store(tmp_path / "a.sqlite") as store:
+        train(work, store, backend=backend)
+        found = sorted((r.weights["final"]["weight"][0].tolist() for r in store.rows()), key=lambda weight: weight[1])
+    assert np.allclose(found, [[3.0, -2.0], [3.0, 2.0]], atol=0.2)
+
+
+# ------------------------------------------------------------ what belongs to the seed
+
+
+class Features(nn.Module):
+    """Features drawn once for each seed."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.register_buffer("features", torch.randn(8, inputs))
+        self.out = nn.Linear(8, outputs)
+
+    def forward(self, x):
+        return self.out(torch.cos(x @ self.features.T))
+
+
+@pytest.mark.parametrize("backend", ["eager", "stacked", "emitted"])
+def test_a_buffer_drawn_for_each_seed_is_that_of_the_run_and_is_stored(backend, tmp_path):
+    work = Training(Features, TASK, **SHORT)
+    uniforms = stack.evaluation_uniforms(work, "test")
+    for row in trained(tmp_path, Features, backend=backend):
+        model = work.build(row.seed)
+        assert np.array_equal(row.weights["final"]["features"], model.features)
+        model.load_state_dict({k: torch.from_numpy(v) for k, v in row.weights["final"].items()})
+        x, y = TASK.examples(uniforms, TASK.constants(row.seed, "test"))
+        error = ((model(x) - y) ** 2).mean().item()
+        assert row.curves["test"][-1] == pytest.approx(error, rel=1e-4)
+
+
+class Fixed(Own):
+    """The same buffer for every seed, and one that is not a number."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.register_buffer("scale", torch.tensor([1.0, 2.0]))
+        self.register_buffer("unused", torch.tensor(torch.nan))
+
+    def forward(self, x):
+        return super().forward(x * self.scale)
+
+
+class Dropped(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Linear(inputs, 5), nn.Dropout(0.25), nn.Dropout(0.0), nn.Linear(5, outputs))
+
+
+@pytest.mark.parametrize("model", [Fixed, Dropped])
+def test_fixed_buffers_and_dropout_are_emitted_and_follow_the_plain_loop(model, tmp_path):
+    rows, plain = trained(tmp_path, model), trained(tmp_path, model, name="plain", backend="eager")
+    assert {r.circumstances.backend for r in rows} == {"emitted-cpu"}
+    assert np.allclose([r.scores["best_test"] for r in rows], [r.scores["best_test"] for r in plain], rtol=1e-4)
+
+
+def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean():
+    work = Training(Dropped, TASK, **SHORT)
+    step, _ = stack.make_step(work)
+    assert step.noise == 5
+    drop = nn.Dropout(0.25)
+    apply = stack.functional(drop, training=True)
+    noise = torch.linspace(0, 1, 401)[:-1].view(-1, 1)
+    found = apply({}, torch.ones(400, 1), noise)
+    assert (found == 0).float().mean() == 0.25
+    assert found.mean() == pytest.approx(1.0)
+
+
+class Signed(Own):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.sign = 1 if torch.rand(()) < 0.5 else -1
+
+
+class Shuffled(Own):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.register_buffer("order", torch.randperm(20))
+
+
+class Unseeded(Own):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.weight.data = torch.tensor(np.random.default_rng().normal(size=(outputs, inputs)), dtype=torch.float32)
+
+
+class Counting(Own):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) * (1 + 0.01 * self.calls)
+
+
+class Gumbel(Own):
+    def forward(self, x):
+        return super().forward(x * nn.functional.gumbel_softmax(x, dim=-1))
+
+
+class AlwaysNoisy(Own):
+    def forward(self, x):
+        return super().forward(x + torch.rand_like(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (Signed, "^Signed has another attribute sign for another seed, but only parameters and buffers of torch"),
+        (Shuffled, "^Shuffled has another buffer order for another seed"),
+        (Unseeded, "^Unseeded makes another weight each time for one seed; draw with torch's own generator$"),
+        (Counting, "^Counting changes its attribute calls as it computes"),
+        (Gumbel, "^Gumbel draws random numbers as it computes that cannot be keyed by seed and step"),
+        (AlwaysNoisy, "^AlwaysNoisy draws random numbers .* and in training mode alone$"),
+    ],
+)
+def test_what_a_seed_does_not_decide_is_refused_in_one_sentence(model, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        trained(tmp_path, model, seeds=tuple(range(8)))
+
+
+def test_training_leaves_the_global_generator_alone(tmp_path):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    trained(tmp_path, Fixed)
+    assert torch.equal(torch.rand(3), expected)
+
+
+# ------------------------------------------------------------ what is told before anything is trained
+
+
+class Rounding(Unit):
+    """Its rounding asks for the numbers themselves, which no stack can give."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.weight = nn.Parameter(torch.rand(outputs, inputs))
+
+    def forward(self, x):
+        return x @ self.weight.T
+
+    def snapped_parameters(self):
+        return {"weight": torch.tensor([[round(w) for w in row] for row in self.weight.tolist()]).float()}
+
+
+def test_a_rounding_that_cannot_be_stacked_is_done_run_by_run(tmp_path):
+    rows = trained(tmp_path, Rounding)
+    assert all(np.isfinite(r.scores["snapped_test"]) for r in rows)
+
+
+class Failing(Rounding):
+    def snapped_parameters(self):
+        raise KeyError("no such table")
+
+
+def test_a_rounding_that_fails_is_told_before_training(tmp_path):
+    with pytest.raises(ValueError, match=r"^Failing cannot be trained with backend auto: 'no such table'$"):
+        trained(tmp_path, Failing)
+
+
+def vector(model):
+    return model.weight.abs()
+
+
+def test_a_penalty_of_several_numbers_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^a penalty of Own gives numbers of shape \(1, 2\), not a single one$"):
+        trained(tmp_path, Own, penalties=(Penalty(vector, constant(1.0)),))
+
+
+def half(t):
+    return 0.5
+
+
+def test_a_schedule_may_be_a_single_number(tmp_path):
+    some, others = (
+        trained(tmp_path, NMU, name=schedule.__name__, penalties=[Penalty(penalty, schedule)], seeds=np.arange(2))
+        for schedule in (constant(0.5), half)
+    )
+    assert [r.scores["best_test"] for r in some] == [r.scores["best_test"] for r in others]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"rate": -1.0}, "rate must be a number above 0, got -1.0"),
+        ({"betas": (0.9, 1.0)}, "betas must be two numbers from 0 to below 1"),
+        ({"eps": -1e-8}, "eps must be"),
+        ({"clip": "valu"}, "clip must be None, 'value' or 'norm', got 'valu'"),
+        ({"clip": "norm"}, "clip='norm' needs a limit above 0, got 0.0"),
+    ],
+)
+def test_settings_of_the_optimiser_are_checked(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Adam(**settings)
+    assert Adam(betas=[0.9, 0.99]).betas == (0.9, 0.99)
+
+
+class Blind(Cpp):
+    """A loop that gives wrong gradients, as an error in an emitter would."""
+
+    def train(self, state, members, weights, steps):
+        super().train(state, members, weights, steps)
+        state.first["weight"] += 1.0
+
+
+def test_a_loop_that_finds_other_numbers_than_plain_torch_is_not_used():
+    work = Training(Own, TASK, **SHORT)
+    step, _ = stack.make_step(work)
+    stack.attempt(work, step, Cpp(step), "cpu")
+    with pytest.raises(RuntimeError, match="gradient of weight differs from that of plain PyTorch"):
+        stack.attempt(work, step, Blind(step), "cpu")
+
+
+def test_a_loop_refuses_parameters_that_it_was_not_made_for():
+    step, _ = stack.make_step(Training(Own, TASK, **SHORT))
+    runs = [stack.Run(Training(wide(3), TASK, **SHORT), 0)]
+    with pytest.raises(ValueError, match=r"^parameter weight is missing, but this loop was made for shape \(1, 2\)$"):
+        Cpp(step).train(State.start(stack.initial_parameters(runs)), stack.members(runs), torch.zeros(0, 1, 1), 1)
