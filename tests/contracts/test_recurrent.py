@@ -429,6 +429,11 @@ def test_mixed_precision(name, options):
     torch.testing.assert_close(output.float(), exact, rtol=0.1, atol=0.05)
     output.float().square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
+    step, given = Step(layer.cell), {"output": x.dtype, "state": {torch.float32}}
+    with torch.autocast("cpu", torch.bfloat16):
+        for inputs in (x[0], x[0, 0]):
+            output, state = step(inputs)
+            assert {"output": output.dtype, "state": {entry.dtype for entry in state}} == given
     half = copy.deepcopy(layer).bfloat16()
     output, state = half(x.bfloat16())
     assert {entry.dtype for entry in (output, *state)} == {torch.bfloat16}

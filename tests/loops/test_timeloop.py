@@ -1,8 +1,10 @@
 """The native loop over time, for step functions of many kinds, against the same steps one by one."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -212,12 +214,48 @@ def test_elementwise_source_does_not_depend_on_the_number_of_units() -> None:
     assert len(sources) == 1
 
 
+@contextmanager
+def double_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "hooks on saved tensors": torch.autograd.graph.save_on_cpu,
+    "looking for NaN": lambda: torch.autograd.set_detect_anomaly(True),
+    "no gradients": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "another device": lambda: torch.device("meta"),
+    "another type of number": double_by_default,
+}
+
+
+@pytest.mark.parametrize("name", ["lstm", "ordered"])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_of_the_caller_changes_nothing(mode: str, name: str) -> None:
+    expected = timeloop.emit(pointwise(STEPS[name][0], sizes_of(name)), torch.float32)
+    with MODES[mode]():
+        assert timeloop.emit(pointwise(STEPS[name][0], sizes_of(name)), torch.float32) == expected
+        assert torch.is_anomaly_enabled() == (mode == "looking for NaN")
+
+
+def test_tracing_draws_no_random_numbers() -> None:
+    before = torch.get_rng_state()
+    pointwise(lstm, sizes_of("lstm"))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_what_cannot_be_lowered_is_named() -> None:
     def sorted_step(gx: Tensor, gh: Tensor, state: State, extras: State) -> State:
         return ((gx + gh).sort(-1).values,)
 
     with pytest.raises(NotLowered, match="sort"):
         pointwise(sorted_step, Sizes(4, 4, 1, 0))
+    with pytest.raises(NotLowered, match="the same gradient in every column of the input"):
+        pointwise(lambda gx, gh, state, extras: (torch.where(gx > 0, gh, 0),), Sizes(4, 4, 1, 0))
 
 
 # ---------------------------------------------------------------- products

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from numerate.recurrent import (
     UnitCell,
     UnitRNN,
 )
-from numerate.units import NALU, NAU, NMU, NACMul, RealNPU, apply_bounds_, parameter_bounds
+from numerate.units import NALU, NAU, NMU, NSR, NACMul, RealNPU, apply_bounds_, parameter_bounds
 
 f64 = torch.float64
 
@@ -141,6 +142,26 @@ def test_a_learnt_start_has_a_gradient_in_every_layer_and_direction():
         UnitRNN(2, 3, unit=NMU, initial="learned")
 
 
+def test_a_module_without_a_generator_draws_from_the_one_given():
+    layer, before = UnitRNN(3, 4, 2), torch.get_rng_state()
+    drawn = []
+    for seed in (1, 1, 2):
+        layer.reset_parameters(torch.Generator().manual_seed(seed))
+        drawn.append([p.detach().clone() for p in layer.parameters()])
+    assert torch.equal(torch.get_rng_state(), before)
+    one, same, other = drawn
+    assert all(torch.equal(a, b) for a, b in zip(one, same))
+    assert not any(torch.equal(a, b) for a, b in zip(one, other))
+    assert not torch.equal(one[1], one[3])  # the biases of two layers
+
+
+def test_a_unit_of_another_width_gets_one_clear_sentence():
+    layer = UnitRNN(3, 4, unit=partial(NSR, pair=True))
+    for x in (torch.randn(1, 2, 3), torch.randn(5, 2, 3)):
+        with pytest.raises(ValueError, match="it must have 4 features, NSR gives 8"):
+            layer(x)
+
+
 def test_bounds_of_a_unit_are_found_in_every_layer():
     layer = UnitRNN(3, 2, 2, unit=NMU, bidirectional=True)
     assert set(parameter_bounds(layer)) == {f"unit_l{k}{way}.weight" for k in (0, 1) for way in ("", "_reverse")}
@@ -224,6 +245,11 @@ def test_zoneout_keeps_values_in_training_and_averages_outside():
         torch.testing.assert_close(entry, rate * old + (1 - rate) * fresh)
 
 
+def test_rates_may_be_numbers_of_numpy():
+    for rate in (np.float32(0.25), np.float64(0.25), np.array([0.25, 0.25])):
+        assert LSTM(2, 3, zoneout=rate).zoneout == (0.25, 0.25)
+
+
 def test_dropout_acts_between_layers_and_in_training_only():
     torch.manual_seed(0)
     x = torch.randn(3, 2, 4)
@@ -255,6 +281,10 @@ def test_a_cell_of_ones_own_needs_a_handful_of_lines():
 def test_options_that_cannot_be_get_one_clear_sentence():
     with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         LSTM(2, 3, dropout=1.5)
+    for name in ("dropout", "zoneout", "weight_dropout"):
+        for wrong in ("a", ".1", None):
+            with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1, got {wrong!r}"):
+                LSTM(2, 3, 2, **{name: wrong})
     with pytest.raises(ValueError, match="zoneout must be one rate or 2"):
         LSTM(2, 3, zoneout=(0.1,))
     with pytest.raises(ValueError, match="zoneout is not defined for RMCCell"):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.utils.checkpoint import checkpoint
 
 import numerate.recurrent as recurrent
 from numerate.loops import native, timeloop
@@ -250,6 +251,30 @@ def test_a_loop_is_built_once_whichever_threads_ask() -> None:
     with ThreadPoolExecutor(4) as pool:
         loops = set(pool.map(lambda _: fast._native_loop(cell, torch.device("cpu"), torch.float32), range(4)))
     assert len(loops) == 1
+
+
+def test_first_use_under_activation_checkpoints(count: list[int]) -> None:
+    layer, x = URLSTM(I, 43), torch.randn(fast.SHORTEST, B, I)  # a size that no other test has traced
+    outputs: Any = checkpoint(lambda x: layer(x)[0], x, use_reentrant=False)
+    found = torch.autograd.grad(outputs.sum(), list(layer.parameters()))
+    assert len(count) == 2  # forwards, and again on the way back
+    with use_loop("plain"):
+        torch.testing.assert_close(found, torch.autograd.grad(layer(x)[0].sum(), list(layer.parameters())))
+
+
+def test_first_use_while_looking_for_nan(count: list[int]) -> None:
+    layer, x = URLSTM(I, 44), torch.randn(fast.SHORTEST, B, I)
+    with torch.autograd.set_detect_anomaly(True):
+        layer(x)[0].sum().backward()
+    assert count
+
+
+def test_first_use_draws_the_same_dropout_as_the_second() -> None:
+    layer, x, outputs = LSTM(I, 45, 2, dropout=0.5), torch.randn(fast.SHORTEST, B, I), []
+    for _ in range(2):
+        torch.manual_seed(1)
+        outputs.append(layer(x)[0])
+    assert torch.equal(*outputs)
 
 
 @each_layer

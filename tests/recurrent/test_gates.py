@@ -16,6 +16,7 @@ from numerate.recurrent import (
     OMLSTM,
     ONLSTM,
     RMC,
+    RNN,
     UGRNN,
     ULSTM,
     URLSTM,
@@ -295,8 +296,10 @@ def test_a_forget_gate_near_one_keeps_the_state_for_its_timescale():
 
 
 def test_gates_that_cannot_be_get_one_clear_sentence():
-    with pytest.raises(ValueError, match=r"gate must be one of '-', 'C'.* or a Gate, got 'X'"):
-        LSTM(2, 4, gate="X")
+    for layer in (LSTM, GRU, RMC, DNC):
+        for wrong in ("X", None, 3):
+            with pytest.raises(ValueError, match=f"gate must be one of '-', 'C'.* or a Gate, got {wrong!r}"):
+                layer(2, 4, gate=wrong)
     with pytest.raises(ValueError, match="gate 'C' needs timescale"):
         LSTM(2, 4, gate="C")
     with pytest.raises(ValueError, match="downsize=3 units, which must divide the hidden size 4"):
@@ -332,12 +335,31 @@ def test_a_gate_without_a_chrono_start_refuses_a_timescale(name):
         (RMC, {"input_bias": 2.0, "gate": Gate("T", tied=True)}, "input_bias=2.0 has no place here: the gate is tied"),
         (URLSTM, {"downsize": 2}, "gate 'UR' has no master gates to share: leave out downsize=2"),
         (LSTM, {"timescale": "foo"}, "timescale must be a number of at least 2 or 'unknown', got 'foo'"),
+        (LSTM, {"gate": "O", "forget_bias": 5.0}, "the softmax of gate 'O': leave out forget_bias=5.0"),
+        (GRU, {"gate": "OR", "forget_bias": 0.0}, "the softmax of gate 'OR': leave out forget_bias=0.0"),
+        (RMC, {"gate": "O", "forget_bias": 5.0}, "the softmax of gate 'O': leave out forget_bias=5.0"),
+        (RMC, {"gate": "O", "input_bias": 5.0}, "input_bias=5.0 has no place here: a constant does not change"),
+        (LSTM, {"gate": Gate("o", squash="cumax", forget_bias=2.0)}, "gate 'o': leave out forget_bias=2.0"),
+        (RNN, {"eps": 0.1}, "eps=0.1 is part of layer norm: it needs layer_norm=True"),
     ],
     ids=str,
 )
 def test_an_option_that_could_do_nothing_gets_one_clear_sentence(layer, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         layer(2, 4, **options)
+
+
+def test_other_biases_of_ordered_gates_do_something():
+    """Of the second map where it is a refine gate, and of the ordinary maps beside ordered masters."""
+    x = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))
+    for layer, options, given in (
+        (RMC, {"gate": "OR"}, {"input_bias": 1.0}),
+        (LSTM, {"gate": "OM", "downsize": 2}, {"forget_bias": 1.0}),
+    ):
+        models = [layer(2, 4, **options), layer(2, 4, **options, **given)]
+        for model in models:
+            model.reset_parameters(torch.Generator().manual_seed(0))
+        assert not torch.allclose(*(model(x)[0] for model in models))
 
 
 def test_the_vector_of_a_chrono_gate_needs_no_other_bias():

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from numerate.recurrent import GRU, JANET, LSTM, RNN, chrono_, identity_, orthogonal_, uniform_gate_
+from numerate.recurrent import CLSTM, GRU, JANET, LSTM, RNN, chrono_, identity_, orthogonal_, uniform_gate_
 from numerate.recurrent.init import weight_
 
 many = 200_000
+f64 = torch.float64
 
 
 def generator() -> torch.Generator:
@@ -40,6 +41,26 @@ def test_uniform_gate_activations_stay_inside_their_range():
     assert f.min() >= 0.1
     assert f.max() <= 0.9
     torch.testing.assert_close(uniform_gate_(torch.empty(1)), torch.zeros(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_biases_in_a_short_float_are_those_of_single_precision_rounded(dtype):
+    for draw in (uniform_gate_, lambda bias, g: chrono_(bias, 100_000, generator=g)):
+        expected = draw(torch.empty(many), generator())
+        assert torch.equal(draw(torch.empty(many, dtype=dtype), generator()), expected.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, f64], ids=str)
+def test_biases_are_transformed_uniform_numbers_of_their_own_type(dtype):
+    u = torch.empty(100, dtype=dtype).uniform_(0.01, 0.99, generator=generator())
+    assert torch.equal(uniform_gate_(torch.empty(100, dtype=dtype), generator()), u.logit())
+    u = torch.empty(100, dtype=dtype).uniform_(1, 49, generator=generator())
+    assert torch.equal(chrono_(torch.empty(100, dtype=dtype), 50, generator=generator()), u.log())
+
+
+def test_a_long_timescale_in_a_short_float():
+    bias = CLSTM(3, 64, timescale=100_000, dtype=torch.float16).parts()["gate_bias"]
+    assert 5 < bias.max() <= math.log(100_000) + 0.01
 
 
 def test_orthogonal_and_identity():
@@ -89,6 +110,8 @@ def test_weight_schemes(scheme, low, high, deviation):
 def test_what_cannot_be_gets_one_clear_sentence():
     with pytest.raises(ValueError, match=r"timescale must be a number of at least 2 or 'unknown', got 1\.5"):
         chrono_(torch.empty(3), 1.5)
+    with pytest.raises(ValueError, match=r"timescale must be a number of at most 3\.4e\+38 or 'unknown', got inf"):
+        CLSTM(2, 3, timescale=math.inf)
     with pytest.raises(ValueError, match="weight_init must be"):
         LSTM(2, 3, weight_init="zeros")
 

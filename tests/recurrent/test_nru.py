@@ -1,5 +1,7 @@
 """NRU: the released code, the printed equations, and the exact factored update."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -125,6 +127,37 @@ def test_heads_of_zero_have_finite_gradients(relu, factored):
     assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters())
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("factored", [True, False])
+@pytest.mark.parametrize("relu", [False, True])
+def test_half_precision_stays_close_to_double(relu, factored, autocast):
+    torch.manual_seed(0)
+    half = NRU(3, 16, relu_heads=relu, factored=factored, dtype=torch.float32 if autocast else torch.float16)
+    exact = NRU(3, 16, relu_heads=relu, factored=factored, dtype=f64)
+    exact.load_state_dict(half.state_dict())
+    x = torch.randn(15, 2, 3).to(half.weight_ih_l0.dtype)
+    with torch.autocast("cpu", torch.float16, enabled=autocast):
+        output, state = half(x)
+    results = [[output, *state], [(expected := exact(x.double()))[0], *expected[1]]]
+    for model, found in zip((half, exact), results):
+        found += torch.autograd.grad(sum(entry.sum() for entry in found), list(model.parameters()))
+    for got, wanted in zip(*results):
+        assert (got.double() - wanted).norm() <= 0.01 * wanted.norm()
+
+
+@pytest.mark.parametrize("order", [1, 1.5, 8])
+@pytest.mark.parametrize("relu", [False, True])
+def test_single_precision_suffices_for_every_order(relu, order):
+    torch.manual_seed(0)
+    one, exact = (NRU(3, 16, relu_heads=relu, norm_order=order, dtype=dtype) for dtype in (torch.float32, f64))
+    with torch.no_grad():
+        one.parts()["weight_heads"].mul_(0.1)
+        one.parts()["bias_heads"].mul_(0.1)
+    exact.load_state_dict(one.state_dict())
+    x = torch.randn(6, 2, 3)
+    torch.testing.assert_close(one(x)[1][1][0].double(), plain(exact, x.double())[1], rtol=1e-4, atol=1e-6)
+
+
 def test_memory_is_shown():
     layer, x = NRU(3, 7), torch.randn(4, 2, 3)
     seen = layer.inspect(x)
@@ -140,3 +173,9 @@ def test_sizes_that_cannot_be_get_one_clear_sentence():
         NRU(3, 5, memory_size=8, heads=2, shared_q=False)
     with pytest.raises(ValueError, match="the factored form needs heads=4 to divide"):
         NRU(3, 5, memory_size=81, factored=True)
+    for order in (0, -1, 0.5, math.nan, "5"):
+        with pytest.raises(ValueError, match=f"norm_order must be a number of at least 1, got {order!r}"):
+            NRU(3, 5, norm_order=order)
+    for order in (40, math.inf):
+        with pytest.raises(ValueError, match=f"norm_order must be at most 8, got {order!r}"):
+            NRU(3, 5, norm_order=order)

@@ -1,9 +1,10 @@
 """Parameter counts of the papers' tasks, with a linear readout."""
 
+import numpy as np
 import pytest
 import torch
 
-from numerate.recurrent import EURNN, GORU, GRU, JANET, LSTM, NRU, RNN, StatisticalRU
+from numerate.recurrent import DNC, EURNN, GORU, GRU, JANET, LSTM, NRU, RMA, RMC, RNN, StatisticalRU
 
 COPY, DIGITS, LETTERS = (10, 9), (1, 10), (50, 50)
 ONE = {"recurrent_bias": False}
@@ -61,6 +62,33 @@ def test_statistical_unit():
     model = StatisticalRU(n, o, statistics_size=phi, summary_size=r)
     expected = scales * phi * r + r + (n + r + 1) * phi + (scales * phi + 1) * o
     assert sum(p.numel() for p in model.parameters()) == expected
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [
+        (EURNN, {}),
+        (EURNN, {"capacity": 2}),
+        (GORU, {}),
+        (LSTM, {"num_layers": 2}),
+        (NRU, {"memory_size": 16, "heads": 4}),
+        (StatisticalRU, {"statistics_size": 4, "summary_size": 2}),
+        (DNC, {"slots": 3, "width": 2, "outputs": 5}),
+        (RMC, {"slots": 3, "heads": 2, "blocks": 2}),
+        (RMA, {"encoder": (4, 2), "rows": 3, "top_k": 2}),
+    ],
+    ids=str,
+)
+def test_whole_numbers_of_numpy_are_whole_numbers(layer, options):
+    def of_numpy(value):
+        kinds = {int: np.int64, tuple: lambda widths: tuple(map(np.int64, widths))}
+        return kinds.get(type(value), lambda same: same)(value)
+
+    one, two = layer(3, 8, **options), layer(np.int64(3), np.int64(8), **{k: of_numpy(v) for k, v in options.items()})
+    assert repr(two) == repr(one)
+    two.load_state_dict(one.state_dict())
+    x = torch.randn(4, 2, 3)
+    torch.testing.assert_close(two(x), one(x))
 
 
 def test_meta_layers_hold_no_memory():

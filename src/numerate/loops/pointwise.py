@@ -7,6 +7,7 @@ part; cheap ones are computed again, and so are functions of the states alone: n
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -30,7 +31,7 @@ from numerate.loops.ir import (
 )
 from numerate.loops.lower import lower
 from numerate.loops.step import Tensors
-from numerate.loops.trace import NotLowered, trace
+from numerate.loops.trace import TRACING, NotLowered, trace
 
 Activate = Callable[[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
 
@@ -141,16 +142,24 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
         return named | {"dgx": dgx, "dgh": dgh}
 
     def inputs(batch: int) -> Tensors:
-        values = {"gx": torch.rand(batch, sizes.columns), "gh": torch.rand(batch, sizes.columns)}
+        def example(shape: tuple[int, ...]) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float32, device="cpu")
+
+        values = {name: example((batch, sizes.columns)) for name in ("gx", "gh")}
         for name, count, shape in (
             ("state", sizes.states, (batch, sizes.hidden)),
             ("extra", sizes.extras, (sizes.hidden,)),
             ("grad", sizes.states, (batch, sizes.hidden)),
         ):
-            values |= {f"{name}.{k}": torch.rand(shape) for k in range(count)}
+            values |= {f"{name}.{k}": example(shape) for k in range(count)}
         return values
 
-    return lower(trace(function, inputs, 2))
+    def program() -> Program:
+        with TRACING, torch.autograd.set_detect_anomaly(False):  # there are no numbers to look for NaN in
+            return lower(trace(function, inputs, 2))
+
+    with ThreadPoolExecutor(1) as fresh:  # where hooks on saved tensors and other modes of the caller do not reach
+        return fresh.submit(program).result()
 
 
 # ---------------------------------------------------------------- preparing the statements
@@ -286,7 +295,8 @@ def _width(name: str, sizes: Sizes) -> int:
 def _once(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
     """Leave out what would be written to both ``dgx`` and ``dgh``; ``dgh`` keeps the blocks that differ, if any."""
     dgx, dgh = outputs["dgx"], outputs["dgh"]
-    assert isinstance(dgx, View)
+    if not isinstance(dgx, View):
+        raise NotLowered("the new state has the same gradient in every column of the input")
     columns = dgx.shape[-1]
     if not isinstance(dgh, View):
         return statements, [Segment("dgh", 0, columns)]

@@ -73,8 +73,12 @@ class Cell(ABC):
     hidden_size: int
 
     def __post_init__(self) -> None:
-        positive("input_size", self.input_size)
-        positive("hidden_size", self.hidden_size)
+        self.check_sizes("input_size", "hidden_size")
+
+    def check_sizes(self, *names: str) -> None:
+        """One clear sentence unless these fields are positive whole numbers; NumPy's become Python's."""
+        for name in names:
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
 
     def __repr__(self) -> str:
         sizes = f"{self.input_size}, {self.hidden_size}"

@@ -13,7 +13,7 @@ from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.gates import Gate, Timescale
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.lstm import LSTMCell
-from numerate.units.base import number, one_of, positive
+from numerate.units.base import number, one_of
 
 EPS = 1e-6
 
@@ -106,9 +106,9 @@ class DNCCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("slots", "width", "read_heads", "write_heads"):
-            positive(name, getattr(self, name))
-        positive("outputs", self.output_size)
+        self.check_sizes("slots", "width", "read_heads", "write_heads")
+        if self.outputs is not None:
+            self.check_sizes("outputs")
         if self.clip is not None:
             number("clip", self.clip, 0, above=True)
         one_of("strength", self.strength, ("softplus", "oneplus"))

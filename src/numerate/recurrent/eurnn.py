@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from numerate.recurrent import init, rotation
 from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import positive
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,7 +38,7 @@ class EURNNCell(ColumnCell):
         elif self.hidden_size < 2:
             raise ValueError(f"rotations need a hidden_size of at least 2, got {self.hidden_size}")
         else:
-            positive("capacity", self.capacity)
+            self.check_sizes("capacity")
 
     @property
     def form(self) -> Form:

@@ -19,9 +19,9 @@ class GatedCell(ColumnCell):
     """A cell whose state moves by ``F * state + I * candidate``, F and I from any :class:`Gate`.
 
     ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
-    gate's own, 1 for - and R). ``timescale``: chrono start of the gate's own vector (gate C) or instead of
-    ``forget_bias`` of the ordinary biases (gates - and R); other gates take none. ``tied``: I = 1 - f. ``downsize``:
-    units per entry of a master gate, for gates that have one.
+    gate's own, 1 for - and R; not for O and OR, whose softmax no constant changes). ``timescale``: chrono start of the
+    gate's own vector (gate C) or instead of ``forget_bias`` of the ordinary biases (gates - and R); other gates take
+    none. ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate, for gates that have one.
     ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
     ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
     """
@@ -34,7 +34,7 @@ class GatedCell(ColumnCell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.mechanism.check(self.hidden_size, self.timescale)
+        self.mechanism.check(self.hidden_size, self.timescale, self.forget_bias)
         check_start(self.bias, self.forget_bias, None if self.mechanism.bias else self.timescale)
 
     @property

@@ -52,7 +52,7 @@ class Gate:
     downsize: int = 16
 
     def __post_init__(self) -> None:
-        positive("downsize", self.downsize)
+        object.__setattr__(self, "downsize", positive("downsize", self.downsize))
 
     @property
     def has_partner(self) -> bool:
@@ -79,8 +79,8 @@ class Gate:
             return 0
         return self.master_size(size) if self.master else size
 
-    def check(self, size: int, timescale: Timescale) -> None:
-        """One clear sentence if the gate cannot serve ``size`` units."""
+    def check(self, size: int, timescale: Timescale, forget_bias: float | None = None) -> None:
+        """One clear sentence if the gate cannot serve ``size`` units, or start as told."""
         if self.master and size % self.downsize:
             raise ValueError(
                 f"gate {self.name!r} shares each master gate among downsize={self.downsize} units, "
@@ -92,6 +92,11 @@ class Gate:
             raise ValueError(f"gate {self.name!r} needs timescale, the longest dependency of the task in steps")
         if timescale is not None and not self.takes_timescale:
             raise ValueError(f"gate {self.name!r} does not start from a timescale: leave out timescale={timescale!r}")
+        if self.squash == "cumax" and (self.forget_bias or forget_bias is not None):
+            given = self.forget_bias if forget_bias is None else forget_bias
+            raise ValueError(
+                f"a constant does not change the softmax of gate {self.name!r}: leave out forget_bias={given!r}"
+            )
 
     def reset_bias_(self, bias: Tensor, timescale: Timescale, generator: torch.Generator | None = None) -> None:
         """Draw the gate's own vector, in place."""
@@ -186,9 +191,9 @@ GATES: dict[str, Gate] = {
 def gate(kind: str | Gate, *, tied: bool | None = None, downsize: int | None = None) -> Gate:
     """The gate of that name, with the cell's choices filled in; a :class:`Gate` of one's own passes through."""
     if isinstance(kind, str):
-        if kind not in GATES:
-            raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
-        kind = GATES[kind]
+        kind = GATES.get(kind, kind)
+    if not isinstance(kind, Gate):
+        raise ValueError(f"gate must be one of {', '.join(map(repr, GATES))} or a Gate, got {kind!r}")
     if downsize is not None and kind.master is None:
         raise ValueError(f"gate {kind.name!r} has no master gates to share: leave out downsize={downsize!r}")
     changes = {"tied": tied, "downsize": downsize}

@@ -47,11 +47,16 @@ def identity_(weight: Tensor) -> Tensor:
     return nn.init.eye_(weight)
 
 
+def _wide(bias: Tensor) -> Tensor:
+    """``bias`` itself, or if its type is short a tensor like it in single precision, to draw in and copy from."""
+    return bias.to(torch.promote_types(bias.dtype, torch.float32))
+
+
 @torch.no_grad()
 def uniform_gate_(bias: Tensor, generator: torch.Generator | None = None) -> Tensor:
     r"""Uniform gate initialisation (Gu et al., 2020): :math:`b = \sigma^{-1}(u)`, u ~ U[1/d, 1 - 1/d], d entries."""
     edge = 1 / max(bias.numel(), 2)
-    return bias.uniform_(edge, 1 - edge, generator=generator).logit_()
+    return bias.copy_(_wide(bias).uniform_(edge, 1 - edge, generator=generator).logit_())
 
 
 @torch.no_grad()
@@ -69,8 +74,10 @@ def chrono_(
     The input gate's bias is the negative of the result.
     """
     if timescale != "unknown":
-        longest = number("timescale", timescale, 1 + offset, other=" or 'unknown'")
-        return bias.uniform_(1.0, longest - offset, generator=generator).log_()
+        longest, values = number("timescale", timescale, 1 + offset, other=" or 'unknown'"), _wide(bias)
+        if longest > (most := torch.finfo(values.dtype).max):
+            raise ValueError(f"timescale must be a number of at most {most:.2g} or 'unknown', got {timescale!r}")
+        return bias.copy_(values.uniform_(1.0, longest - offset, generator=generator).log_())
     count = 10_000  # exact up to here; beyond, P(T > x) = 1 / log(x) up to the same constant, drawn by inversion
     k = torch.arange(1, count + 1, dtype=torch.float64, device=bias.device)
     mass = 1 / (k * torch.log1p(k) ** 2)

@@ -2,9 +2,10 @@
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, ClassVar
 
 import torch
@@ -49,9 +50,9 @@ class Inspection:
 
 def rate(name: str, value: float) -> float:
     """``value`` if it is a probability below 1, else one clear sentence."""
-    if not 0 <= value < 1:
+    if not isinstance(value, Real) or not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
-    return value
+    return float(value)
 
 
 def check_type(module: nn.Module, name: str, what: str, x: Tensor) -> None:
@@ -105,18 +106,18 @@ class Recurrent(nn.Module):
         self.num_layers = positive("num_layers", num_layers)
         self.batch_first, self.bidirectional = batch_first, bidirectional
         self.dropout = rate("dropout", dropout)
-        if dropout and num_layers == 1:
+        if self.dropout and self.num_layers == 1:
             warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.weight_dropout = rate("weight_dropout", weight_dropout)
         self.directions = ("", "_reverse") if bidirectional else ("",)
         above = cell.output_size * len(self.directions)
-        self.cells = (cell, *[cell.with_input_size(above)] * (num_layers - 1))
-        rates = [zoneout] * len(cell.state_shapes) if isinstance(zoneout, (int, float)) else list(zoneout)
+        self.cells = (cell, *[cell.with_input_size(above)] * (self.num_layers - 1))
+        entries = len(cell.state_shapes)
+        several = isinstance(zoneout, Iterable) and not isinstance(zoneout, str)
+        rates: Any = zoneout if several else [zoneout] * entries
         self.zoneout = tuple(rate("zoneout", value) for value in rates)
-        if len(self.zoneout) != len(cell.state_shapes):
-            raise ValueError(
-                f"zoneout must be one rate or {len(cell.state_shapes)}, one for each state entry, got {zoneout!r}"
-            )
+        if len(self.zoneout) != entries:
+            raise ValueError(f"zoneout must be one rate or {entries}, one for each state entry, got {zoneout!r}")
         if any(self.zoneout) and not cell.output_is_state:
             raise ValueError(f"zoneout is not defined for {type(cell).__name__}: its output is not part of its state")
         if weight_dropout and "weight_hh" not in cell.parts("meta"):
@@ -298,7 +299,8 @@ class Step(nn.Module):
     """One step of any cell: ``output, state = step(x, state)``; x (B, I) or (I,).
 
     ``state`` is None or a tuple with one tensor (B, ...), or (...) without B, for each entry of the cell's state; a
-    bare tensor is a state of one entry.
+    bare tensor is a state of one entry. Under autocast too, the output has the type of x and
+    the state keeps its types.
     """
 
     def __init__(self, cell: Cell, *, device: Any = None, dtype: Any = None) -> None:
@@ -330,7 +332,8 @@ class Step(nn.Module):
             return output.squeeze(0), tuple(entry.squeeze(0) for entry in new)
         if state is None:
             state = cell.initial_state(x.shape[0], x, p)
-        return cell.step(cell.project(x, p), state, cell.prepare(p))
+        output, new = cell.step(cell.project(x, p), state, cell.prepare(p))
+        return output.to(x.dtype), tuple(entry.to(given.dtype) for entry, given in zip(new, state))
 
     def extra_repr(self) -> str:
         return repr(self.cell)

@@ -13,9 +13,11 @@ from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.nru_cuda import CudaNRULoop
 from numerate.recurrent.nru_loop import NRULoop
-from numerate.units.base import one_of, positive
+from numerate.units.base import number, one_of
 
 EPS = 1e-12
+HIGHEST_ORDER = 8
+"""Of the norm: not far beyond, powers of products of numbers about 0.01 vanish in single precision."""
 
 
 def head_update(strength: Tensor, v: Tensor, order: float, relu: bool) -> Tensor:
@@ -63,8 +65,9 @@ class NRUCell(Cell):
 
     Defaults are the released code. The printed equations: ``head_reduce="sum"`` (no 1/k), ``head_inputs="xhm"`` (the
     heads see x too), ``shared_q=False`` (p and q in R^√M for each head). ``relu_heads`` rectifies strengths and
-    directions; ``layer_norm`` normalises the pre-activation of h. ``factored``: never make the directions themselves;
-    by default wherever it is exact, that is if √(kM) is a multiple of k or q is not shared.
+    directions; ``layer_norm`` normalises the pre-activation of h; ``norm_order``, from 1 to 8, is that of the norm.
+    ``factored``: never make the directions themselves; by default wherever it is exact, that is if √(kM) is a multiple
+    of k or q is not shared. Below single precision, directions and norms are computed in it.
     All maps start at U(±1/√fan_in), weights and biases. ``weight_heads`` has rows α, β, p (write, erase), q (both).
     """
 
@@ -80,7 +83,11 @@ class NRUCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        memory, heads = positive("memory_size", self.memory_size), positive("heads", self.heads)
+        self.check_sizes("memory_size", "heads")
+        memory, heads, order = self.memory_size, self.heads, self.norm_order
+        if number("norm_order", order, 1) > HIGHEST_ORDER:
+            raise ValueError(f"norm_order must be at most {HIGHEST_ORDER}, got {order!r}")
+        object.__setattr__(self, "norm_order", float(order))
         one_of("head_reduce", self.head_reduce, ("mean", "sum"))
         one_of("head_inputs", self.head_inputs, ("hm", "xhm"))
         cells = memory * heads if self.shared_q else memory
@@ -171,8 +178,12 @@ class NRUCell(Cell):
 
     def change(self, heads: Tensor) -> Tensor:
         """m' - m from the heads' numbers; (B, 2 k + 4 r) -> (B, M)."""
+        if torch.is_autocast_enabled(heads.device.type):
+            with torch.autocast(heads.device.type, enabled=False):
+                return self.change(heads)
         k, r = self.heads, self.factor_size
-        strengths, p, q = heads.split((2 * k, 2 * r, 2 * r), -1)
+        wide = heads.to(torch.promote_types(heads.dtype, torch.float32))  # fifth powers vanish in half precision
+        strengths, p, q = wide.split((2 * k, 2 * r, 2 * r), -1)
         strength = strengths.unflatten(-1, (2, k))
         p, q = p.unflatten(-1, (2, r)), q.unflatten(-1, (2, r))
         if self.factored is False or not self.can_factor:
@@ -180,7 +191,7 @@ class NRUCell(Cell):
         else:
             p, q = p.unflatten(-1, (k, r // k)), q.unflatten(-1, (1, r) if self.shared_q else (k, r // k))
             update = factored_update(strength, p, q, self.norm_order, self.relu_heads)
-        write, erase = update.unbind(-2)
+        write, erase = update.to(heads.dtype).unbind(-2)
         return (write - erase) / k if self.head_reduce == "mean" else write - erase
 
     def directions(self, p: Tensor, q: Tensor) -> Tensor:

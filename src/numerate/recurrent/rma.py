@@ -70,14 +70,14 @@ class RMACell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "encoder", tuple(self.encoder))  # so that the cell can be hashed
-        for name, value in (("depth", self.depth), ("heads", self.heads), ("rows", self.rows)):
-            positive(name, value)
+        widths = tuple(positive("encoder", width) for width in self.encoder)
+        object.__setattr__(self, "encoder", widths)  # so that the cell can be hashed
+        self.check_sizes("depth", "heads", "rows")
+        if self.top_k is not None:
+            self.check_sizes("top_k")
         if not self.encoder:
             raise ValueError("encoder must be the widths of at least one layer, such as (400, 200), got none")
-        for width in self.encoder:
-            positive("encoder", width)
-        if positive("top_k", self.read_rows) > self.rows:
+        if self.read_rows > self.rows:
             raise ValueError(f"top_k={self.top_k} must not be above the number of rows, {self.rows}")
         one_of("activation", self.activation, ("tanh", "relu"))
         _ = self.controllers  # computed now: a compiler cannot look into an empty cached property

@@ -12,7 +12,7 @@ from numerate.recurrent import init
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
 from numerate.recurrent.gates import Gate, Timescale, check_start, gate
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import one_of, positive
+from numerate.units.base import one_of
 
 
 def attend(qkv: Tensor, heads: int) -> Tensor:
@@ -32,7 +32,8 @@ class RMCCell(Cell):
     ``gate_style``: ``unit``, a gate for each element, or ``memory``, one for each slot. M starts as rows of the
     identity. ``gate``, ``timescale``, ``downsize``: as in the LSTM; cumax runs along the features of a slot and a
     gate's own vector has one entry per feature. ``forget_bias`` 1 for gates - and R, ``input_bias`` 0; the latter only
-    where the input gate has a map of its own, which a tied gate leaves out, and without ``timescale``.
+    where the input gate has a map of its own, which a tied gate leaves out, and without ``timescale``; gate O takes
+    neither and OR no ``forget_bias``, as no constant changes a softmax.
     """
 
     slots: int = 4
@@ -49,18 +50,23 @@ class RMCCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("slots", "heads", "blocks", "mlp_layers"):
-            positive(name, getattr(self, name))
+        self.check_sizes("slots", "heads", "blocks", "mlp_layers")
         one_of("gate_style", self.gate_style, ("unit", "memory"))
         if self.hidden_size % self.heads:
             raise ValueError(f"heads={self.heads} must divide the width of a slot, hidden_size={self.hidden_size}")
         if self.gate_style == "memory" and not self.mechanism.elementwise:
             raise ValueError(f"gate {self.mechanism.name!r} orders the features of a slot: it needs gate_style='unit'")
-        self.mechanism.check(self.gate_size, self.timescale)
+        self.mechanism.check(self.gate_size, self.timescale, self.forget_bias)
         ordinary = None if self.mechanism.bias else self.timescale
         check_start(True, self.forget_bias, ordinary)
-        if self.input_bias and (self.mechanism.tied or (ordinary is not None and not self.mechanism.refined)):
-            reason = "the gate is tied" if self.mechanism.tied else "timescale says where the input gate's bias starts"
+        reason = None
+        if self.mechanism.tied:
+            reason = "the gate is tied"
+        elif ordinary is not None and not self.mechanism.refined:
+            reason = "timescale says where the input gate's bias starts"
+        elif self.mechanism.squash == "cumax" and not self.mechanism.refined:
+            reason = "a constant does not change the gate's softmax"
+        if self.input_bias and reason:
             raise ValueError(f"input_bias={self.input_bias!r} has no place here: {reason}")
 
     @cached_property

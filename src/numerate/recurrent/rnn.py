@@ -19,7 +19,7 @@ class RNNCell(ColumnCell):
 
     ``recurrent_init``: W as the other weights, ``orthogonal`` or the ``identity`` (RNN-orth and RNN-id of Chandar et
     al., 2019, which also use layer norm). ``activation``: by default ReLU for the identity, else tanh.
-    Glorot-normal weights, biases 0; layer norm has gain 1 and shift 0 at the start.
+    Glorot-normal weights, biases 0; layer norm, with ``eps``, has gain 1 and shift 0 at the start.
     """
 
     weight_init: init.WeightInit = "xavier_normal"
@@ -32,6 +32,8 @@ class RNNCell(ColumnCell):
         super().__post_init__()
         one_of("recurrent_init", self.recurrent_init, ("default", "orthogonal", "identity"))
         one_of("activation", self.activation or "tanh", ("tanh", "relu"))
+        if self.eps != RNNCell.eps and not self.layer_norm:
+            raise ValueError(f"eps={self.eps!r} is part of layer norm: it needs layer_norm=True")
 
     @property
     def form(self) -> Form:

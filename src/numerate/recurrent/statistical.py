@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import positive
 
 
 def moving_averages(means: Tensor, value: Tensor, scales: Tensor) -> Tensor:
@@ -36,8 +35,7 @@ class StatisticalRUCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("statistics_size", self.statistics_size)
-        positive("summary_size", self.summary_size)
+        self.check_sizes("statistics_size", "summary_size")
         object.__setattr__(self, "scales", tuple(self.scales))  # so that the cell can be hashed
         if not self.scales or not all(0 <= a < 1 for a in self.scales):
             raise ValueError(f"scales must be numbers in [0, 1), got {self.scales!r}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ class UnitCell(Cell):
     The unit is a sub-module of its owner (``unit_l0``), so its bounds, penalty and formula are found there.
     ``initial``: h before the first step; a number, or ``"learnt"``, a parameter ``initial`` (H,), or None, the unit's
     ``neutral`` element: 1 where it multiplies, as from 0 a product never leaves 0, else 0. There the parameter starts.
+    A module that takes no generator, such as ``nn.Linear``, draws from torch's own, seeded from the one that is given.
     """
 
     unit: Callable[..., nn.Module] = nn.Linear
@@ -40,7 +42,13 @@ class UnitCell(Cell):
         return {"unit": unit, **empty_parameters(shapes, device, dtype)}
 
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
-        p["unit"].reset_parameters(*(() if generator is None else (generator,)))
+        draw = p["unit"].reset_parameters
+        if generator is None:
+            draw()
+        elif "generator" in signature(draw).parameters:
+            draw(generator)
+        else:
+            _draw_from(generator, p["unit"], draw)
         if "initial" in p:
             nn.init.constant_(p["initial"], self.neutral(p))
 
@@ -56,7 +64,20 @@ class UnitCell(Cell):
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         h = p["unit"](torch.cat((gx, state[0]), -1))
+        if h.shape[-1] != self.hidden_size:
+            name, wanted, got = type(p["unit"]).__name__, self.hidden_size, h.shape[-1]
+            raise ValueError(f"the unit's output is the next state: it must have {wanted} features, {name} gives {got}")
         return h, (h,)
+
+
+def _draw_from(generator: torch.Generator, module: nn.Module, draw: Callable[[], Any]) -> None:
+    """``draw`` the parameters of a module from torch's own generators, seeded for it and then as they were."""
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    gpus = {value.device.index for value in module.parameters() if value.is_cuda}
+    with torch.random.fork_rng(gpus):
+        for source in (torch.default_generator, *(torch.cuda.default_generators[gpu] for gpu in gpus)):
+            source.manual_seed(seed)
+        draw()
 
 
 class UnitRNN(CellLayer):
