@@ -1,8 +1,10 @@
 """The command as a newcomer types it: what it prints, what it writes, and one sentence for what is wrong."""
 
 import csv
+import io
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,10 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import rich.console
 
 from numerate import __version__
-from numerate.cli import main
+from numerate.cli import _progress, main
 from numerate.results import Store
+from numerate.train import Progress
 
 OWN = """
 import torch
@@ -123,6 +127,34 @@ def test_rows_move_between_machines(finished, tmp_path, numerate):
     for expected in ("8 new, 0 already there", "0 new, 8 already there"):
         done = numerate("rows", "import", moved, "--out", tmp_path / "elsewhere")
         assert expected in done.stdout, done.stderr
+
+
+def test_importing_what_is_not_there_makes_no_store(tmp_path, numerate):
+    done = numerate("rows", "import", "nothere.sqlite", "--out", "elsewhere", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no results file nothere.sqlite" in done.stderr
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_with_spaces_is_quoted_in_the_hint(finished, tmp_path, numerate):
+    folder = tmp_path / "with spaces"
+    shutil.copytree(finished[0] / "results", folder)
+    done = numerate("report", "primer2022/table11", *OPTIONS, "--out", folder)
+    hint = re.search(r"^one of its runs: numerate (show .+)$", done.stdout, re.MULTILINE)
+    assert hint
+    assert numerate(*shlex.split(hint[1])).returncode == 0
+
+
+@pytest.mark.parametrize("title", ["zoo", "primer2022/inalu-magnitude"])
+def test_the_time_left_is_shown_in_eighty_columns(title):
+    line = _progress(title)
+    label = "Modified Real NPU mul Single module, 100 inputs"
+    line.tell(Progress(1184, 2944, 300, 1184, 0.5, 640.0, label, "emitted"))
+    console = rich.console.Console(width=80, file=io.StringIO())
+    console.print(line.bar.get_renderable())
+    (shown,) = console.file.getvalue().splitlines()
+    assert "1,184 of 2,944 runs, 25% solved 0:00:00 640 s left" in shown
+    assert shown.endswith("…")
 
 
 def test_version_and_help_do_not_load_torch():

@@ -3,6 +3,7 @@
 import gc
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -193,7 +194,7 @@ def _show(name: str, shown: Any, out: Path) -> None:
         _print(shown.summary)
     typer.echo(f"{name}: {shown.page}")
     if shown.run is not None:
-        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {out}")
+        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {shlex.quote(str(out))}")
 
 
 @app.command()
@@ -231,7 +232,7 @@ def rows_import(
     """Add the finished runs of another results file to this one; runs already there are left as they are."""
     from numerate.results import Store
 
-    with Store(out / "results.sqlite") as store:
+    with Store(path, readonly=True), Store(out / "results.sqlite") as store:  # no store is made for what is not there
         typer.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
 
 
@@ -259,16 +260,25 @@ class _progress:
     """A line that says how many runs are done, how many succeeded and how long it will take."""
 
     def __init__(self, title: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+        from rich.text import Text
 
+        class Label(ProgressColumn):
+            """What is trained now; all that shrinks where the terminal is narrow."""
+
+            def render(self, task: Any) -> Text:
+                return Text(f"{title}  {task.fields['label']}", no_wrap=True, overflow="ellipsis")
+
+        whole = Column(no_wrap=True)
         self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[runs]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+            BarColumn(bar_width=12, table_column=whole),
+            TextColumn("{task.fields[runs]}", table_column=whole),
+            TimeElapsedColumn(table_column=whole),
+            TextColumn("{task.fields[left]}", table_column=whole),
+            Label(),
         )
-        self.task = self.bar.add_task(title, total=1.0, runs="", left="")
+        self.task = self.bar.add_task(title, total=1.0, runs="", left="", label="")
 
     def __enter__(self) -> Callable[[Any], None]:
         self.bar.start()
@@ -280,5 +290,5 @@ class _progress:
     def tell(self, now: Any) -> None:
         left = "" if not now.remaining else f"{now.remaining:.0f} s left"
         rate = f", {now.solved / now.trained:.0%} solved" if now.trained else ""
-        text = f"{now.finished:,} of {now.total:,} runs{rate}  {now.label}"
-        self.bar.update(self.task, completed=now.fraction, runs=text, left=left)
+        text = f"{now.finished:,} of {now.total:,} runs{rate}"
+        self.bar.update(self.task, completed=now.fraction, runs=text, left=left, label=now.label)

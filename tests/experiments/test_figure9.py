@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from torch import nn
 
 from numerate.experiments.experiment import Options, select
 from numerate.experiments.nau2020.figure9 import gate, pictures
@@ -30,6 +31,17 @@ def test_the_gate_is_its_mean_over_the_test_examples():
     for training in work:
         for value in (-2.0, 0.0, 3.0):
             assert gate(training, stored(training, value)) == pytest.approx(1 / (1 + math.exp(-value)), abs=0.01)
+
+
+def test_a_unit_without_a_gate_has_no_picture():
+    work = select(["nau2020/table5"])[0].trainings(Options(size="smoke", units=("Gated NAU/NMU", nn.Linear)))
+    rows = [stored(t, 4.0) for t in work if t.labels["unit"] == "Gated NAU/NMU"]
+    linear = [t for t in work if t.labels["unit"] != "Gated NAU/NMU"]
+    plain = [Row("x", t.description(), 0, labels=t.labels, scores={"threshold": 1.0, "best_test": 2.0}) for t in linear]
+    (picture,) = pictures(work, [*rows, *plain], Options(size="smoke"))
+    assert [ax.get_title(loc="left") for ax in picture.figure.axes[:1]] == ["Gated NAU/NMU"]
+    assert len(picture.figure.axes) == 2
+    assert pictures(linear, plain, Options(size="smoke")) == []
 
 
 def test_the_caption_counts_the_gates_that_chose_rightly():

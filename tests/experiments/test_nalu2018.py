@@ -1,6 +1,7 @@
 """Every table of the NALU paper's appendices at smoke size: runs complete, reports written, published numbers found."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -8,8 +9,10 @@ from numerate import published
 from numerate.experiments import Options, experiments
 from numerate.experiments.nalu2018 import scores
 from numerate.experiments.nalu2018.models import COMPLEX, IDENTITY, RECURRENT, STATIC
+from numerate.report.single import learnt_formula
 from numerate.results import Row, Store
 from numerate.train import train
+from numerate.units import formula
 
 UNITS = {"5": ("Tanh", "None"), "6": ("NAC",), "7": ("CReLU",), "12": ("NALU",), "8": ("NALU",), "9": ("RNN-ReLU",)}
 CELLS = {"5": 2, "6": 3 * 12, "7": 2 * 12, "12": 3 * 12, "8": 3 * 14, "9": 2 * 14}
@@ -39,8 +42,18 @@ def test_runs_and_report_are_complete(folder, table):
         assert float(line[metric]) >= 0, line
         assert float(line[f"published_{metric}"]) >= 0, line
     page = shown.page.read_text()
+    assert f"<h1>NALU 2018, Table {table} (smoke: {trainings[0].steps} steps, " in page
     assert "Order, ours and published" in page
     assert "no clear order" in page or "same order" in page or "too few" in page
+
+
+@pytest.mark.parametrize("name", ["Tanh", "None"])
+def test_the_formula_of_an_identity_run_has_one_input(name):
+    (training,) = experiments()["nalu2018/table5"].trainings(Options("smoke", units=(name,)))
+    model = training.build(0)
+    weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
+    row = Row("", training.description(), 0, weights={"best": weights})
+    assert learnt_formula(row) == str(formula(model))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +93,13 @@ def test_scores_are_relative_to_the_untrained_reference():
     assert values["extrapolation", "LSTM"][middle].value == pytest.approx(10.0)
     assert values["extrapolation", "NALU"][middle].value == pytest.approx(200.0)  # of 2, 200 and infinite
     assert values["extrapolation", "NALU"][best].value == float("inf")  # its best run on short sequences blows up
+
+
+def test_functions_without_a_reference_are_left_out():
+    runs = [sample("LSTM", 0, 1.0, 5.0), sample("NALU", 0, 0.5, 1.0)]
+    runs.append(replace(runs[1], labels={"unit": "NALU", "function": "a²"}))
+    found = scores.compare(runs, table="9", reference="LSTM", order=[], metrics=scores.RELATIVE, title="t")
+    assert {cell.x for cell in found.cells} == {"a"}
 
 
 @pytest.mark.parametrize(("tied", "expected"), [(0.05, 200.0), (1e-6, 2.0)])

@@ -1,6 +1,7 @@
 """The figures of nau2020: every one at smoke size, and the facts behind the pictures."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ def test_smoke_size_writes_a_page_and_pictures(name: str, tmp_path: Path) -> Non
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert list((tmp_path / "page").glob("*.png"))
+    assert re.search(r"<h1>[^<]*\(smoke: ", page)
+    assert "<li>Size smoke: " in page
 
 
 def test_loss_surface_has_its_solution_at_one_and_explodes_for_nac() -> None:

@@ -11,11 +11,13 @@ from numerate import published
 from numerate.experiments import Options, select
 from numerate.experiments.primer2022 import redundancy, shapes, sir
 from numerate.loops.cpp import source
+from numerate.report.single import learnt_formula
 from numerate.results import Row, Store
 from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale
 from numerate.tasks.distributions import inverse_erf
 from numerate.train import train
 from numerate.train.stack import make_step
+from numerate.units import formula
 
 SMOKE = Options("smoke")
 NAMES = [
@@ -55,6 +57,31 @@ def test_the_epidemics_equation_is_found(tmp_path: Path) -> None:
     for term in ("0.06 S^0.50 I^0.50", "0.05 I", "0.01 R"):
         assert term in text
         assert term in page
+
+
+def test_no_equation_is_made_of_a_unit_of_ones_own() -> None:
+    """Its weights may have any names and sizes; they are not powers and factors."""
+    weights = {"0.weight": np.ones((4, 3)), "1.weight": np.ones((3, 4))}
+    scores = {"best_validation": 2.0, "best_test": 3.0}
+    labels = {"unit": "Mine", "operation": "SIR"}
+    page = sir.draw([Row("", {}, 0, labels, weights={"best": weights}, scores=scores)], SMOKE)
+    assert page.tables[0].lines[0] == ["Mine", "1", "3", "–", "–", "–"]
+    assert "finds" not in page.headline
+
+
+def test_the_formula_of_an_epidemics_run_is_shown() -> None:
+    (training,) = select(["primer2022/npu-sir"])[0].trainings(SMOKE)
+    model = training.build(0)
+    weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
+    row = Row("", training.description(), 0, weights={"best": weights})
+    assert learnt_formula(row) == str(formula(model))
+
+
+def test_the_steepest_slope_of_a_weight_is_that_of_its_equation() -> None:
+    """At Ŵ = 0 the slope of tanh is 1, and σ is largest at the edge, M̂ = 10; base φ scales both arguments by ln φ."""
+    log_phi = math.log((1 + math.sqrt(5)) / 2)
+    for weight, scale in zip(shapes.WEIGHTS.values(), (1.0, log_phi)):
+        assert shapes.steepest(weight) == pytest.approx(scale / (1 + math.exp(-10 * scale)), rel=1e-6)
 
 
 def test_regularisers_are_zero_where_weights_are_discrete() -> None:
@@ -171,3 +198,14 @@ def test_epidemic_conserves_people_and_slopes_are_its_derivatives() -> None:
 def test_the_large_scale_task_has_a_native_loop() -> None:
     (training, *_) = select(["primer2022/npu-large"])[0].trainings(Options(size="smoke"))
     assert "evaluate" in source(make_step(training)[0])
+
+
+@pytest.mark.parametrize("name", ["npu-large", "inalu-magnitude"])
+def test_nothing_is_claimed_where_cells_are_missing(name: str, tmp_path: Path) -> None:
+    (experiment,) = select([f"primer2022/{name}"])
+    work = [t for t in experiment.trainings(Options("quick")) if t.labels["operation"] == "add"]
+    scores = {"threshold": 1.0, "best_test": 0.5, "best_validation": 0.5, "solved_at": math.nan, "best_sparsity": 0.0}
+    rows = [Row("", t.description(), t.seeds[0], t.labels, scores=scores) for t in work]
+    page = experiment.show(experiment, rows, Options("quick"), tmp_path).page.read_text(encoding="utf-8")
+    assert "What the paper says, and ours" not in page
+    assert "; missing: " in page

@@ -1,5 +1,6 @@
 """The experiments that compare tables: they cover every published cell, run at smoke size and show what they ran."""
 
+import io
 import re
 import subprocess
 import sys
@@ -7,15 +8,17 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import rich.console
 import torch
 from torch import nn
 
 from numerate import published
 from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
-from numerate.experiments.pages import unlike_paper
-from numerate.results import Store
+from numerate.experiments.pages import missing, unlike_paper
+from numerate.results import Row, Store
 from numerate.train import train
+from numerate.units import NAU
 
 
 def run(id_, folder, **options):
@@ -75,7 +78,11 @@ def test_sums_keep_their_inputs_and_nau_its_penalty(table, size):
 @pytest.mark.parametrize(("id_", "units"), [("nau2020/table1", None), ("nau2020/table2", ("NMU", "NAU"))])
 def test_tables_of_the_arithmetic_task_run_at_smoke_size(tmp_path, id_, units):
     shown, rows = run(id_, tmp_path, units=units)
-    assert shown.page.is_file()
+    page = shown.page.read_text()
+    assert re.search(r"<h1>Neural Arithmetic Units, Table . \(smoke: 2,000 steps, ", page)
+    assert "Quick + and −" not in page  # that is a reason of quick runs
+    assert re.search(r"\d other setting", page)
+    assert "not published" not in page
     assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in rows if row.status == "finished")
 
 
@@ -178,9 +185,82 @@ def test_a_smaller_size_says_how_it_differs(tmp_path):
     page = run_experiment("primer2022/table11", options, tmp_path).page.read_text()
     assert "<h1>Primer 2022, Table 11 (smoke: 1,000 steps, 1 seed)</h1>" in page
     assert "<li>Size smoke: 1,000 steps in place of 50,000, 1 seed in place of 25.</li>" in page
-    (experiment,) = select(["primer2022/table11"])
-    assert unlike_paper(experiment, Options("paper")) == {}
-    assert unlike_paper(experiment, Options("quick")) == {"seeds": "10 seeds in place of 25"}
+    assert "1 other setting" in page
+    assert "differs" not in page[page.index("<header>") :]
+    assert told("primer2022/table11", Options("paper")) == []
+    assert told("primer2022/table11", Options("quick")) == ["10 seeds in place of 25"]
+    assert told("primer2022/table11", Options("paper", seeds=3)) == ["3 seeds in place of 25"]
+    lengths = "2 and 20 time steps in place of 10 and 1,000"
+    assert told("nalu2018/table8", Options("smoke"))[1] == lengths
+
+
+def stored(id_, options):
+    """Rows of every run an experiment asks for, without results."""
+    return [
+        Row(id_, training.description(), seed, training.labels)
+        for training in select([id_])[0].trainings(options)
+        for seed in training.seeds
+    ]
+
+
+def told(id_, options):
+    return list(map(str, unlike_paper(select([id_])[0], options, stored(id_, options))))
+
+
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [
+        (lambda row: True, ""),
+        (
+            lambda row: row.labels["operation"] == "add",
+            "20 of 92 runs are there; missing: operation mul, div, sub.",
+        ),
+        (lambda row: row.seed == 0, "46 of 92 runs are there; missing: seed 1."),
+        (lambda row: row.labels["unit"] != "iNALU", "76 of 92 runs are there; missing: unit iNALU."),
+        (
+            lambda row: row.labels["unit"] != "NMU" or row.seed == row.labels["range"][0] == 1,
+            "89 of 92 runs are there; missing: 3 single runs.",
+        ),
+    ],
+)
+def test_missing_runs_are_counted_and_named(kept, sentence):
+    rows = stored("primer2022", Options("smoke"))
+    work = select(["primer2022"])[0].trainings(Options("smoke"))
+    assert missing(work, {row.key for row in rows if kept(row)}) == sentence
+
+
+def test_a_hundred_thousand_missing_seeds_are_named_at_once():
+    work = select(["primer2022/table11"])[0].trainings(Options("smoke", 100_000, ("NMU",), ((1.0, 2.0),)))
+    there = work[0].run_keys()[:1]
+    assert missing(work, there) == "1 of 100,000 runs are there; missing: seed 1 to 99999."
+
+
+def test_an_incomplete_report_says_so(tmp_path):
+    ranges = ((1.0, 2.0),)
+    run_experiment("primer2022/table11", Options("smoke", 1, ("NMU",), ranges), tmp_path)
+    shown = report("primer2022/table11", Options("smoke", 2, ("NMU", "NPU"), ranges), tmp_path)
+    page, sentence = shown.page.read_text(), "1 of 4 runs are there; missing: seed 1; unit NPU."
+    assert sentence in page
+    assert sentence in printed(shown.summary)
+    assert "1 seed in place of 25" in page
+    assert "<dt>seeds</dt><dd>1</dd>" in page
+    run_experiment("primer2022/table11", Options("smoke", 2, ("NMU", "NPU"), ranges), tmp_path)
+    assert "runs are there" not in shown.page.read_text()
+
+
+def printed(summary):
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(summary)
+    return console.export_text()
+
+
+def test_a_report_without_runs_names_the_whole_command(tmp_path):
+    ranges = ((1.0, 2.0),)
+    folder = tmp_path / "with spaces"
+    run_experiment("primer2022/table11", Options("smoke", 1, ("NMU",), ranges), folder)
+    command = f"numerate run primer2022/table12 --size smoke --units 'Real NPU,NPU' --out '{folder}'"
+    with pytest.raises(ValueError, match=f"; run: {re.escape(command)}$"):
+        report("primer2022/table12", Options("smoke", units=("Real NPU", "NPU")), folder)
 
 
 def test_figure_3_runs_at_smoke_size(tmp_path):
@@ -195,6 +275,7 @@ def test_the_zoo_ranks_units(tmp_path):
     page = shown.page.read_text()
     assert "The zoo" in page
     assert "Share of solved runs" in page
+    assert "Size smoke: 1,000 steps in place of 200,000 or 5,000,000" in printed(shown.summary)
     assert (shown.page.parent / "overview.png").is_file()
 
 
@@ -214,6 +295,56 @@ def test_a_users_unit_stands_behind_sums_in_the_zoos_two_layers():
     models = {t.labels["task"]: t.build(0) for t in work}
     assert isinstance(models["Single module, 2 inputs"], Product)
     assert isinstance(models["Two layers, 10 inputs"][1], Product)
+
+
+@pytest.mark.parametrize(
+    ("id_", "layers", "where"),
+    [
+        ("nau2020/table1", (NAU, Product), "the second of two layers, behind an NAU"),
+        ("nau2020/table5", (NAU, Product), "the second of two layers, behind an NAU"),
+        ("nau2020/figure7", (NAU, Product), "the second of two layers, behind an NAU"),
+        ("nau2020/figure8", (NAU, Product), "the second of two layers, behind an NAU"),
+        ("primer2022/npu-large", (NAU, Product), "the second of two layers, behind an NAU"),
+        ("primer2022/npu-sir", (Product, NAU), "the first of two layers"),
+        ("nalu2018/table6", (Product, Product), "each of two layers"),
+        ("nalu2018/table12", (Product, Product), "each of two layers"),
+    ],
+)
+def test_a_users_unit_stands_where_ours_stand(id_, layers, where):
+    (experiment,) = select([id_])
+    *_, training = experiment.trainings(Options("smoke", units=(Product,)))
+    assert training.labels["unit"] == "Product"
+    assert tuple(map(type, training.build(0))) == layers
+    assert experiment.own.startswith(where)
+
+
+def test_a_users_unit_stands_behind_as_many_values_as_ours():
+    work = select(["nau2020/figure3"])[0].trainings(Options("smoke", units=(Product,)))
+    hidden = [t.build(0)[0].out_features for t in work if t.labels["parameter"] == "hidden"]
+    assert hidden == [t.labels["value"] for t in work if t.labels["parameter"] == "hidden"]
+
+
+class FromOne(Product):
+    """Says where a product along time begins."""
+
+    neutral = 1.0
+
+
+def test_a_users_unit_is_the_cell_and_the_head_of_a_recurrent_task():
+    *_, training = select(["nalu2018/table8"])[0].trainings(Options("smoke", units=(FromOne,)))
+    model, x = training.build(0), torch.rand(3, 20) + 0.5
+    assert [type(part) for part in (model.cell.unit, model.head)] == [FromOne, FromOne]
+    h = torch.ones(3, 2)
+    for step in x.split(10, -1):
+        h = torch.cat((step, h), -1).prod(-1, keepdim=True).expand(-1, 2)
+    torch.testing.assert_close(model(x), h.prod(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("id_", ["nau2020/table5", "nalu2018/table8"])
+def test_a_users_unit_runs_in_layers_and_along_time_and_the_page_says_where(id_, tmp_path):
+    page = run_experiment(id_, Options("smoke", 1, (Product,)), tmp_path).page.read_text()
+    assert "Product" in page
+    assert f"<dt>a unit of your own is</dt><dd>{select([id_])[0].own.replace(chr(39), '&#39;')}</dd>" in page
 
 
 def test_the_zoo_orders_units_by_their_share_of_solved_runs(tmp_path):
@@ -240,7 +371,11 @@ def test_the_zoo_has_every_arithmetic_unit():
 def test_discover_finds_the_formula(tmp_path):
     shown = run_experiment("discover", Options("quick", seeds=1), tmp_path)
     assert "(a + b)*(a + b + c + d)" in shown.page.read_text()
-    assert "seed 0: (a + b)*(a + b + c + d)" in shown.summary
+    assert "seed 0: (a + b)*(a + b + c + d)" in printed(shown.summary)
+    page = shown.page.read_text()
+    assert "(quick: 1 seed)" in page
+    assert "<dt>steps</dt><dd>20,000</dd>" in page
+    assert '<h2 id="environment">' in page
 
 
 def test_every_experiment_has_a_title_and_an_id_of_its_paper():

@@ -67,6 +67,26 @@ def test_without_published_numbers_nothing_is_tested():
     assert found.headline() == "9 cells; none can be tested against a published number."
 
 
+def test_runs_of_another_setting_are_not_tested():
+    rows = [*primer(("mul",), n=12, models=("NMU",)), run(0, "Mine", "mul", (1, 2), solved=True)]
+    found = comparison(rows, THEIRS, title="short", other_setting=True)
+    assert (found.count("other setting"), found.count("not published")) == (9, 1)
+    assert found.headline() == "10 cells; none is tested: the setting is not the published one."
+    assert all(cell.published("success_rate") for cell in found.cells if cell.series == "NMU")
+
+
+def test_errors_that_are_published_without_counts_are_not_called_unpublished():
+    def measure(rows):
+        return Measured(len(rows), {"error_median": Estimate(1.0, n=len(rows))})
+
+    rows = [replace(run(0, "NMU", "mul", (1, 2), solved=True), labels={"unit": "NMU", "operation": "100", "x": "mul"})]
+    found = comparison(
+        rows, published.cells(paper="npu2020"), title="", x="x", measure=measure,
+        metrics=[Metric("error_median", "Error")], match=lambda cell: ("100", cell.model, cell.op),
+    )  # fmt: skip
+    assert [cell.verdict.word for cell in found.cells] == ["not tested"]
+
+
 def test_ranges_stand_by_their_middle_unless_told_otherwise():
     rows = primer(("mul",), n=1, models=("NMU",))
     assert comparison(rows, title="").xs[:2] == ((-20, -10), (-2, -1))

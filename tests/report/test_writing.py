@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 import rich.console
 from matplotlib.colors import to_hex
@@ -15,6 +16,7 @@ from report_samples import RANGES, primer, run
 
 from numerate import published, report
 from numerate.report import figures, text
+from numerate.report.extrapolation import extrapolation_figure
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +144,31 @@ def test_nine_ranges_of_full_rates_fit_a_terminal_of_eighty():
     shown = console.export_text()
     assert "…" not in shown
     assert all(name in shown for name in found.series)
+
+
+def test_titles_in_the_terminal_are_not_broken_by_a_narrow_table():
+    rows = [run(0, "NMU", "mul", (1, 2), solved=True)]
+    found = report.comparison(rows, title="", panel_titles={"mul": "The identity function from −1000 to 1000"})
+    console = rich.console.Console(width=80, record=True, file=io.StringIO())
+    console.print(report.terminal_table(found))
+    assert console.export_text().splitlines()[0] == "The identity function from −1000 to 1000"
+
+
+def test_a_page_says_which_runs_are_missing(found):
+    told = report.html(found, report.Notes(missing="3 of 9 runs are there; missing: unit NPU."))
+    assert told.index("3 of 9 runs are there; missing: unit NPU.") < told.index("<svg")
+
+
+def test_the_label_of_the_training_range_lies_on_no_line():
+    distances = np.array([1.0, 2.0, 4.0, 8.0])
+    curves = {"good": np.full((2, 4), 1e-7), "bad": np.array([[3e-4, 0.5, 0.9, 1.0]] * 2)}
+    fig = extrapolation_figure(distances, curves)
+    fig.draw_without_rendering()
+    (ax,) = fig.axes
+    (label,) = ax.texts
+    box = label.get_window_extent()
+    for line in ax.lines:
+        assert not line.get_transform().transform_path(line.get_path()).intersects_bbox(box, filled=False)
 
 
 def test_a_report_is_one_folder_with_the_same_bytes_every_time(found, tmp_path):

@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+import pytest
 import torch
 from torch import nn
 
@@ -36,6 +37,54 @@ def test_bounds_may_be_any_mapping():
     unit = NAU(2, 1)
     unit.bounds = MappingProxyType({"weight": (-0.5, 0.5)})
     assert parameter_bounds(nn.Sequential(unit)) == {"0.weight": (-0.5, 0.5)}
+
+
+class Holder(nn.Module):
+    """A plain module around another."""
+
+    def __init__(self, bounds, part=None) -> None:
+        super().__init__()
+        self.part = nn.Linear(2, 1) if part is None else part
+        self.register_buffer("fixed", torch.zeros(1))
+        self.register_parameter("absent", None)
+        self.bounds = bounds
+
+
+def test_a_dotted_name_is_the_parameter_of_a_part():
+    holder = Holder({"part.weight": (0.0, 1.0)})
+    with torch.no_grad():
+        holder.part.weight.fill_(9.0)
+    apply_bounds_(holder)
+    assert holder.part.weight.unique().tolist() == [1.0]
+    assert parameter_bounds(nn.Sequential(holder)) == {"0.part.weight": (0.0, 1.0)}
+    assert parameter_bounds(Holder({"part.weight": (0.0, 0.5)}, NAU(2, 1))) == {"part.weight": (0.0, 0.5)}
+
+
+def test_what_is_no_parameter_on_purpose_is_left_alone():
+    assert parameter_bounds(Holder({"fixed": (0.0, 1.0), "absent": (0.0, 1.0)})) == {}
+    assert parameter_bounds(Holder(None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sentence"),
+    [
+        ({"wieght": (0.0, 1.0)}, "the bounds of Holder name 'wieght', but its parameters are part.weight, part.bias"),
+        ({"prat.weight": (0.0, 1.0)}, "the bounds of Holder name 'prat.weight'"),
+        ({"part.weight": (1.0, 0.0)}, "the bounds of 'part.weight' in Holder must be .low, high., got .1.0, 0.0."),
+        ({"part.bias": (0,)}, "the bounds of 'part.bias' in Holder must be .low, high."),
+    ],
+)
+def test_bounds_that_cannot_be_kept_are_one_sentence(bounds, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        apply_bounds_(Holder(bounds))
+
+
+def test_bounds_that_are_no_mapping_are_an_error_in_a_unit_and_none_of_ours_elsewhere():
+    unit = NAU(2, 1)
+    unit.bounds = [("weight", 0, 1)]
+    with pytest.raises(ValueError, match=r"^the bounds of NAU must be a mapping of parameter name -> \(low, high\)"):
+        apply_bounds_(unit)
+    assert parameter_bounds(Holder((0.0, 1.0))) == {}
 
 
 def test_weights_inside_are_left_alone():

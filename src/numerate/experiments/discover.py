@@ -1,23 +1,23 @@
 """The first thing to look at: a formula found from numbers in [1, 2), and how it fares a thousand times further out."""
 
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, Shown
+from numerate.experiments.experiment import Experiment, Options, Recipe
 from numerate.experiments.models import two_layers
-from numerate.experiments.pages import command
-from numerate.report import Notes
+from numerate.experiments.pages import picture_page
 from numerate.report.extrapolation import extrapolation_figure
-from numerate.report.page import Page, Picture, TextTable, write_page
+from numerate.report.page import Page, Picture, TextTable
 from numerate.results import Row
 from numerate.tasks import ten_parameter_function
 from numerate.train import Adam, Penalty, Training
 from numerate.units import MLP, NAU, NMU, Ramp, formula, penalty
 
+TITLE = "A formula found from numbers in [1, 2), tested up to a thousand times further out"
 MODELS = {
     "NAU → NMU": Recipe(
         partial(two_layers, first=NAU, second=NMU), Adam(1e-2), (Penalty(penalty, Ramp(1.0, 5_000, 15_000)),)
@@ -56,30 +56,30 @@ def trained(row: Row) -> nn.Module:
     return model
 
 
-def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+def draw(rows: Sequence[Row], options: Options) -> Page:
     models = [(row.labels["unit"], trained(row)) for row in rows]
+    there = list(dict.fromkeys(name for name, _ in models))
     curves = {
-        name: np.array([[relative_error(m, d) for d in DISTANCES] for n, m in models if n == name]) for name in MODELS
+        name: np.array([[relative_error(m, d) for d in DISTANCES] for n, m in models if n == name]) for name in there
     }
     lines = [(str(row.seed), str(formula(m, "a b c d"))) for row, (n, m) in zip(rows, models) if n == "NAU → NMU"]
     near, far = ({name: float(np.median(errors[:, i])) for name, errors in curves.items()} for i in (0, -1))
-    headline = "; ".join(f"{name}: {near[name]:.1e} on [1, 2), {far[name]:.1e} on [1024, 2048)" for name in MODELS)
-    page = Page(
-        experiment.title,
+    headline = "; ".join(f"{name}: {near[name]:.1e} on [1, 2), {far[name]:.1e} on [1024, 2048)" for name in there)
+    return Page(
+        TITLE,
         f"Median relative error of the {headline}.",
         [Picture("extrapolation", extrapolation_figure(np.array(DISTANCES), curves), "Thick: median over seeds.")],
         [TextTable("Formulas found", ("seed", "formula"), lines)],
+        [f"seed {seed}: {text}" for seed, text in lines],
     )
-    written = write_page(page, folder, Notes(subtitle=experiment.about, command=command(experiment, options)))
-    return Shown(written["report"], "\n".join([f"seed {seed}: {text}" for seed, text in lines] + [page.headline]))
 
 
 EXPERIMENTS = [
     Experiment(
         "discover",
-        "A formula found from numbers in [1, 2), tested up to a thousand times further out",
+        TITLE,
         trainings,
-        show,
+        picture_page(draw),
         "Both models learn (a + b)(a + b + c + d) from inputs in [1, 2) and are asked for it far outside.",
         takes=(),
     )

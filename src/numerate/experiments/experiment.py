@@ -56,9 +56,10 @@ class Options:
                 raise ValueError(f"range {show_range(span)} is not part of this experiment; allowed are {allowed}")
         return tuple(dict.fromkeys(self.ranges))
 
-    def told(self, title: str, difference: str) -> str:
-        """The title, and how a size other than the paper's differs."""
-        return title if self.size == "paper" else f"{title} ({self.size}: {difference})"
+    @property
+    def own_units(self) -> bool:
+        """Whether a unit of the user's own takes part."""
+        return any(not isinstance(unit, str) or ":" in unit for unit in self.units or ())
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,12 @@ class Experiment:
     """One sentence under the title: what was asked, and how."""
     reasons: tuple[str, ...] = ()
     """Known reasons why numbers may differ from the published ones."""
+    quick_reasons: tuple[str, ...] = ()
+    """Those that quick runs alone have."""
     takes: tuple[str, ...] = ("units",)
     """Which of the options ``units`` and ``ranges`` it heeds; the others are refused."""
+    own: str = "the whole model"
+    """What a unit of the user's own is in this experiment."""
 
     def work(self, options: Options) -> list[Training]:
         """What to run with these options, none of which is ignored."""
@@ -140,16 +145,21 @@ def import_unit(path: str) -> Factory:
 
 
 def choose_recipes(
-    units: Sequence[str | Factory] | None, known: dict[str, Recipe], elsewhere: Collection[str] = ()
+    units: Sequence[str | Factory] | None,
+    known: dict[str, Recipe],
+    elsewhere: Collection[str] = (),
+    placed: Callable[[Recipe], Recipe] = lambda recipe: recipe,
 ) -> dict[str, Recipe]:
     """Recipes by name: all known ones, those named, or a user's own class (which may carry a ``recipe``).
 
-    A user's unit is never shown under a name of ours, and no two under one. Units that only other parts of the
-    experiment have, ``elsewhere``, are left out here.
+    A user's unit is never shown under a name of ours, and no two under one. ``placed`` makes the model of this
+    experiment of it, as ours have one; by default the unit is the model. Units that only other parts of the experiment
+    have, ``elsewhere``, are left out here.
     """
     if units is None:
         return known
     chosen: dict[str, Recipe] = {}
+    own_names = set()
     simple = {_simple(name): name for name in known}
     for unit in units:
         if isinstance(unit, str) and _simple(unit) in simple:
@@ -167,8 +177,10 @@ def choose_recipes(
             own = getattr(factory, "recipe", None)
             recipe = own if isinstance(own, Recipe) else Recipe(factory)
             if recipe not in chosen.values():
-                chosen[_own_name(unit, recipe, chosen, _taken_names() | simple.keys())] = recipe
-    return chosen
+                name = _own_name(unit, recipe, chosen, _taken_names() | simple.keys())
+                own_names.add(name)
+                chosen[name] = recipe
+    return {name: placed(recipe) if name in own_names else recipe for name, recipe in chosen.items()}
 
 
 def unit_path(unit: str | Factory) -> str:

@@ -1,8 +1,13 @@
 """Models that several papers share, as functions that a stored configuration can name."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from torch import nn
+
+from numerate.experiments.experiment import Recipe
+from numerate.units import NAU
 
 Layer = Callable[[int, int], nn.Module]
 
@@ -10,3 +15,8 @@ Layer = Callable[[int, int], nn.Module]
 def two_layers(inputs: int, outputs: int, *, first: Layer, second: Layer, hidden: int = 2) -> nn.Sequential:
     """``first`` from the inputs to ``hidden`` values, ``second`` from those to the outputs."""
     return nn.Sequential(first(inputs, hidden), second(hidden, outputs))
+
+
+def after_sums(recipe: Recipe, **hidden: int) -> Recipe:
+    """The same unit behind an NAU of two hidden values, or ``hidden=`` of them."""
+    return replace(recipe, model=partial(two_layers, first=NAU, second=recipe.model, **hidden))

@@ -1,10 +1,12 @@
 """Run an experiment from Python: train what is missing, then write the report."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from numerate.experiments.experiment import Experiment, Options, Shown, select
+from numerate.experiments.pages import command
 from numerate.results import Store
 from numerate.train import Progress, train
 from numerate.train.backends import check
@@ -38,14 +40,14 @@ def run(
             threads=threads,
             progress=progress,
         )
-        return _shown(chosen, store, options, folder)
+        return _shown(chosen, store, options, folder, out)
 
 
 def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> Shown:
     """Write the report of an experiment from the runs that are finished, without training."""
     chosen, options = _chosen(experiment), options or Options()
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
-        return _shown(chosen, store, options, _folder(chosen, out))
+        return _shown(chosen, store, options, _folder(chosen, out), out)
 
 
 def _chosen(experiment: str | Experiment) -> Experiment:
@@ -62,12 +64,11 @@ def _folder(experiment: Experiment, out: str | Path) -> Path:
     return folder
 
 
-def _shown(experiment: Experiment, store: Store, options: Options, folder: Path) -> Shown:
+def _shown(experiment: Experiment, store: Store, options: Options, folder: Path, out: str | Path) -> Shown:
     keys = [key for training in experiment.work(options) for key in training.run_keys()]
     rows = experiment.rows_of(store.rows(keys=keys), options) if keys else []
     if keys and not rows:
-        raise ValueError(
-            f"no finished run of {experiment.id} at size {options.size}; run: numerate run {experiment.id}"
-        )
+        needed = f"{command(experiment, options)} --out {shlex.quote(str(out))}"
+        raise ValueError(f"no finished run of {experiment.id} at size {options.size}; run: {needed}")
     shown = experiment.show(experiment, rows, options, folder)
     return replace(shown, run=rows[0].key if rows else None)

@@ -7,7 +7,7 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
-from numerate.experiments.models import two_layers
+from numerate.experiments.models import after_sums
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.report import SUCCESS, Comparison, Page, Picture, TextTable, arithmetic, comparison
@@ -131,12 +131,6 @@ def recipes(steps: int) -> dict[str, Recipe]:
     }
 
 
-def after_sums(recipe: Recipe) -> Recipe:
-    """The same unit behind an NAU of two hidden values."""
-    model = partial(two_layers, first=NAU, second=recipe.model)
-    return Recipe(model, recipe.optimiser, recipe.penalties, recipe.restart)
-
-
 def trainings(options: Options) -> list[Training]:
     seeds = options.seed_range(smoke=1, quick=8, paper=25)
     return [
@@ -251,5 +245,13 @@ def _interval(rate: Estimate) -> str:
 
 
 EXPERIMENTS = [
-    Experiment("zoo", "Every unit under one protocol: which solves what", trainings, picture_page(draw), ABOUT, REASONS)
+    Experiment(
+        id="zoo",
+        title="Every unit under one protocol: which solves what",
+        trainings=trainings,
+        show=picture_page(draw),
+        about=ABOUT,
+        reasons=REASONS,
+        own="the single module, and the second of two layers, behind an NAU",
+    )
 ]

@@ -79,6 +79,7 @@ class Measured:
 
 
 UNTESTED = Verdict("not published")
+TESTED = ("agrees", "differs", "too few runs")
 ORDER_WORDS = ("same order", "no clear order", "other order", "too few")
 
 
@@ -167,11 +168,18 @@ class Comparison:
         """The measure that comes first."""
         return self.metrics[0]
 
+    @property
+    def tested(self) -> bool:
+        """Whether success rates were tested against published ones."""
+        return any(cell.verdict.word in TESTED for cell in self.cells)
+
     def headline(self) -> str:
         """The result in one sentence."""
         if self.orders:
             return _order_headline([order for order in self.orders if order.metric is self.lead])
         tested = [cell for cell in self.cells if cell.verdict.word in ("agrees", "differs")]
+        if not tested and self.count("other setting"):
+            return f"{text.counted(len(self.cells), 'cell')}; none is tested: the setting is not the published one."
         if not tested:
             return f"{text.counted(len(self.cells), 'cell')}; none can be tested against a published number."
         agree, differ = self.count("agrees"), self.count("differs")
@@ -266,6 +274,7 @@ def comparison(
     joined: bool = False,
     along: Literal["series", "x"] | None = None,
     beside: Sequence[str] = (),
+    other_setting: bool = False,
 ) -> Comparison:
     """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
 
@@ -273,7 +282,8 @@ def comparison(
     order of the published table, ranges by their middle). ``match`` says to which (panel, series, x) a published number
     belongs. ``notes``: (panel, series, x) -> what is known about that cell. With ``along`` it is not success rates
     that are tested but, by each metric, the order of the series in each column, or of the xs in each series; series
-    named in ``beside`` are shown and take no part.
+    named in ``beside`` are shown and take no part. With ``other_setting`` nothing is tested: the runs are not of the
+    published setting.
     """
     groups: dict[tuple[str, str, Any], list[Row]] = {}
     for row in rows:
@@ -291,10 +301,13 @@ def comparison(
     cells = [
         Cell(*place, measure(groups[place]), printed.get(place, {}), note=known.get(place, "")) for place in places
     ]
-    if along is None:
+    if along is None and not other_setting:
         decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], level)
+        other = "not tested"  # errors, not counts, are published
     else:
-        decided = [Verdict("by order") if cell.theirs else UNTESTED for cell in cells]
+        decided = [UNTESTED for _ in cells]
+        other = "other setting" if other_setting else "by order"
+    decided = [Verdict(other) if v == UNTESTED and cell.theirs else v for v, cell in zip(decided, cells)]
     return Comparison(
         title=title,
         cells=tuple(replace(cell, verdict=word) for cell, word in zip(cells, decided)),

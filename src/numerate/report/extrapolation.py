@@ -16,7 +16,7 @@ def plot_extrapolation(ax: Axes, distances: np.ndarray, curves: Mapping[str, np.
         ax.plot(distances, drawn.T, color=colour, linewidth=0.7, alpha=0.35)
         ax.plot(distances, np.median(drawn, 0), color=colour, marker=marker, linewidth=2, label=name)
     ax.axvspan(2**-0.5, 2**0.5, color="0.5", alpha=0.15, linewidth=0)
-    ax.annotate("trained\nhere", (1, 0.5), xycoords=("data", "axes fraction"), fontsize=8, va="center", ha="center")
+    ax.annotate("trained\nhere", (1, 0.98), xycoords=("data", "axes fraction"), fontsize=8, va="top", ha="center")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(distances, [f"[{d:g}, {2 * d:g})" for d in distances], rotation=45, ha="right")

@@ -285,7 +285,7 @@ def _map_legend(fig: Figure, comparison: Comparison) -> None:
     if comparison.published:
         halves = tuple(Patch(fc=GRID, ec=PAPER, lw=1.8) for _ in range(2))
         keys.insert(0, (halves, "left ours, right published"))
-        if not comparison.orders:
+        if comparison.tested:
             keys.append((Patch(fc="none", ec=DIFFERS, lw=1.8), "differs"))
     handlers: Any = {tuple: HandlerTuple(ndivide=None, pad=0)}
     handles, labels = zip(*keys)

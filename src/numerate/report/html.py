@@ -46,7 +46,8 @@ class Picture:
 class Notes:
     """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date.
 
-    ``size``: how the runs are fewer or shorter than the published ones. ``excuse``: said of a cell that differs and has
+    ``size``: how the runs are fewer or shorter than the published ones. ``missing``: which of them are not there, in
+    full sentences. ``excuse``: said of a cell that differs and has
     no note of its own.
     """
 
@@ -58,6 +59,7 @@ class Notes:
     created: str = ""
     claims: Sequence[Claim] = ()
     size: str = ""
+    missing: str = ""
     excuse: str = ""
     pictures: Sequence[Picture] = ()
     """Beside those that every comparison has."""

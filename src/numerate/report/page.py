@@ -27,6 +27,8 @@ class Page:
     headline: str = ""
     pictures: Sequence[Picture] = ()
     tables: Sequence[TextTable] = ()
+    lines: Sequence[str] = ()
+    """What the terminal shows before the headline."""
 
 
 def page_html(page: Page, notes: Notes | None = None) -> str:

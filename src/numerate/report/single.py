@@ -78,17 +78,26 @@ def learnt_formula(row: Row) -> str:
 
     from numerate.units import formula
 
-    factory = _factory(row.config.get("model"))
-    if factory is None:
-        return "(shown for numerate's own models only)"
+    factory, task = _factory(row.config.get("model")), _task(row.config.get("task"))
+    if factory is None or task is None:
+        return "(shown for numerate's own models and tasks only)"
     weights = row.weights.get("best", {})
-    sizes = row.config.get("task", {}).get("inputs", 2), 1
-    model = factory(*sizes)
+    model = factory(task.inputs, task.outputs)
     try:
-        model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()}, strict=False)
+        model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
         return str(formula(model))
     except (TypeError, RuntimeError) as error:
         return f"({error})"
+
+
+def _task(described: Any) -> Any:
+    """The task from its description, if it is numerate's own."""
+    if isinstance(described, list):
+        return tuple(_task(each) for each in described)
+    if not isinstance(described, Mapping):
+        return described
+    made = _factory(described.get("call"))
+    return made and made(**{name: _task(value) for name, value in described.items() if name != "call"})
 
 
 def _factory(described: Any) -> Any:

@@ -14,7 +14,8 @@ from numerate.report.comparison import Cell, Comparison, Metric, x_name
 from numerate.stats import Estimate
 
 MOST_COLUMNS, MOST_IN_A_LINE = 9, 5
-STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow", "not published": "dim"}
+STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow"}
+STYLES |= dict.fromkeys(("not published", "other setting", "not tested"), "dim")
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
@@ -77,10 +78,8 @@ def terminal_table(comparison: Comparison) -> Group:
     """The first measure, ours over published, for ``rich.print``: one table per panel, series down and x across."""
     parts: list[Any] = []
     for panel in comparison.panels:
-        title = comparison.panel_title(panel)
-        table = Table(
-            title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
-        )
+        parts.append(Text(comparison.panel_title(panel), style="bold"))
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
         series = [name for name in comparison.series if comparison.of(panel, name)]
         cells = {(cell.series, cell.x): cell for cell in comparison.of(panel)}
         xs = comparison.xs_of(panel)

@@ -68,7 +68,10 @@ class Unit(nn.Module):
     """
 
     bounds: Mapping[str, tuple[float, float]] = {}
-    """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step."""
+    """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step.
+
+    The name of a part's parameter is written with a dot.
+    """
 
     levels: ClassVar[Mapping[str, Sequence[float]]] = {}
     """Weight or coefficient name -> the discrete values at which the unit computes an exact operation."""

@@ -7,16 +7,53 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from numerate.units.base import Unit
+
 
 def parameter_bounds(model: nn.Module) -> dict[str, tuple[float, float]]:
-    """Every bounded parameter of ``model`` by its full name -> (low, high)."""
-    found = {}
+    """Every bounded parameter of ``model`` by its full name -> (low, high).
+
+    A module's ``bounds`` name its own parameters, or those of a part as ``part.weight``; there they come before the
+    part's own. What is a buffer, or a parameter the module does without, is left alone; so is another library's
+    ``bounds`` that is no mapping.
+    """
+    found: dict[str, tuple[float, float]] = {}
     for prefix, module in model.named_modules():
         bounds = getattr(module, "bounds", None)
-        if isinstance(bounds, Mapping):
-            own = dict(module.named_parameters(recurse=False))
-            found |= {f"{prefix}.{name}" if prefix else name: limits for name, limits in bounds.items() if name in own}
+        if isinstance(bounds, Mapping) or (isinstance(module, Unit) and bounds is not None):
+            own = _own_bounds(module, bounds)
+            found = {f"{prefix}.{name}" if prefix else name: limits for name, limits in own.items()} | found
     return found
+
+
+def _own_bounds(module: nn.Module, bounds: Any) -> dict[str, tuple[float, float]]:
+    name = type(module).__name__
+    if not isinstance(bounds, Mapping):
+        raise ValueError(f"the bounds of {name} must be a mapping of parameter name -> (low, high), got {bounds!r}")
+    known = dict(module.named_parameters(remove_duplicate=False))
+    for parameter, limits in bounds.items():
+        if parameter not in known and not _left_out(module, parameter):
+            names = ", ".join(known) or "none"
+            raise ValueError(f"the bounds of {name} name {parameter!r}, but its parameters are {names}")
+        if not _is_pair(limits):
+            raise ValueError(f"the bounds of {parameter!r} in {name} must be (low, high), got {limits!r}")
+    return {parameter: limits for parameter, limits in bounds.items() if parameter in known}
+
+
+def _is_pair(limits: Any) -> bool:
+    pair = (
+        isinstance(limits, tuple | list) and len(limits) == 2 and all(isinstance(each, int | float) for each in limits)
+    )
+    return pair and limits[0] <= limits[1]
+
+
+def _left_out(module: nn.Module, name: str) -> bool:
+    """Whether ``name`` is a buffer, or registered as a parameter that this module does without."""
+    owner, _, last = name.rpartition(".")
+    if owner not in dict(module.named_modules()):
+        return False
+    part = module.get_submodule(owner)
+    return last in part._parameters or last in part._buffers
 
 
 @torch.no_grad()

@@ -1,13 +1,17 @@
 """The models of the appendices: one hidden layer of two for vectors, two hidden units for sequences."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from numerate.experiments.experiment import Recipe
 from numerate.experiments.models import Layer, two_layers
 from numerate.recurrent import Cell, GRUCell, LSTMCell, RNNCell, Step, UnitCell
+from numerate.recurrent.cell import Parts
 from numerate.units import MLP, NAC, NALU, ComplexNALU, Dense
 
 HIDDEN = 2
@@ -23,9 +27,9 @@ def perceptron(activation: str, hidden: tuple[int, ...]) -> Recipe:
     return Recipe(partial(MLP, hidden=hidden, activation=activation))
 
 
-def stacked(unit: Layer) -> Recipe:
+def stacked(unit: Layer) -> partial[nn.Sequential]:
     """Two units end to end."""
-    return Recipe(partial(two_layers, first=unit, second=unit, hidden=HIDDEN))
+    return partial(two_layers, first=unit, second=unit, hidden=HIDDEN)
 
 
 IDENTITY = {name: perceptron(activation, (8, 8, 8)) for name, activation in NONLINEARITIES.items()}
@@ -36,8 +40,19 @@ PERCEPTRONS = {
         ("ELU", "elu"), ("ReLU", "relu"), ("CReLU", "crelu"), ("None", "none"),
     )
 }  # fmt: skip
-STATIC = {**PERCEPTRONS, "NAC": stacked(NAC), "NALU": stacked(NALU)}
-COMPLEX = {**STATIC, "NALU": stacked(ComplexNALU)}
+STATIC = {**PERCEPTRONS, "NAC": Recipe(stacked(NAC)), "NALU": Recipe(stacked(NALU))}
+COMPLEX = {**STATIC, "NALU": Recipe(stacked(ComplexNALU))}
+
+
+@dataclass(frozen=True, repr=False)
+class OwnCell(UnitCell):
+    """A user's unit as a cell: made of (inputs, outputs) alone, and left as it was drawn."""
+
+    def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
+        return {"unit": self.unit(self.input_size + self.hidden_size, self.hidden_size)}
+
+    def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
+        """Its parameters were drawn when it was made."""
 
 
 class LastStep(nn.Module):
@@ -63,9 +78,9 @@ def reading(cell: Callable[..., Cell]) -> Recipe:
     return Recipe(partial(recurrent, cell=cell, head=Dense))
 
 
-def repeated(unit: Layer) -> Recipe:
+def repeated(unit: Layer, cell: type[UnitCell] = UnitCell) -> partial[LastStep]:
     """A unit as the cell, and once more on top."""
-    return Recipe(partial(recurrent, cell=partial(UnitCell, unit=unit), head=unit))
+    return partial(recurrent, cell=partial(cell, unit=unit), head=unit)
 
 
 RECURRENT = {
@@ -73,6 +88,6 @@ RECURRENT = {
     "GRU": reading(GRUCell),
     "RNN-tanh": reading(partial(RNNCell, activation="tanh")),
     "RNN-ReLU": reading(partial(RNNCell, activation="relu")),
-    "NAC": repeated(NAC),
-    "NALU": repeated(NALU),
+    "NAC": Recipe(repeated(NAC)),
+    "NALU": Recipe(repeated(NALU)),
 }

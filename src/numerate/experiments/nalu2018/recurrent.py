@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from numerate.experiments.experiment import Experiment, Options, choose_recipes
-from numerate.experiments.nalu2018.models import RECURRENT
+from numerate.experiments.nalu2018.models import RECURRENT, OwnCell, repeated
 from numerate.experiments.nalu2018.scores import FUNCTIONS, RATES, RAW, RELATIVE, best_scores, claim, compare
 from numerate.experiments.pages import comparison_page
 from numerate.report import Claim, Comparison, Metric
@@ -57,7 +57,9 @@ REASONS = (
 
 
 def trainings(options: Options) -> list[Training]:
-    chosen = choose_recipes(options.units, RECURRENT)
+    chosen = choose_recipes(
+        options.units, RECURRENT, placed=lambda own: replace(own, model=repeated(own.model, OwnCell))
+    )
     steps, smoke = STEPS[options.size], options.size == "smoke"
     lengths = (2, 20) if smoke else (10, 1000)
     return [
@@ -117,6 +119,7 @@ def experiment(table: str, title: str, metrics: Sequence[Metric]) -> Experiment:
         ),
         about=ABOUT,
         reasons=REASONS,
+        own="the recurrent cell, on a step's inputs and the hidden values before it, and the layer on top, as NAC is",
     )
 
 

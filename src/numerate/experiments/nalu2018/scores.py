@@ -113,9 +113,14 @@ def compare(
     title: str,
     tied: float = PRINTED,
 ) -> Comparison:
-    """Sets as panels, functions across; the order of the models is what is compared."""
+    """Sets as panels, functions across; the order of the models is what is compared.
+
+    A function of which the reference has no run yet is left out: there is nothing to be relative to.
+    """
     everything = list(spread(rows, reference))
-    shown = [row for row in everything if metrics is RAW or row.labels["unit"] != RANDOM]
+    random = baselines(everything)
+    measurable = [row for row in everything if (row.labels["split"], row.labels["function"]) in random]
+    shown = [row for row in measurable if metrics is RAW or row.labels["unit"] != RANDOM]
     return comparison(
         shown,
         printed(table),
@@ -125,7 +130,7 @@ def compare(
         panels=list(SPLITS),
         order=[RANDOM, *order],
         xs=list(FUNCTIONS.values()),
-        measure=measure(baselines(everything), tied),
+        measure=measure(random, tied),
         metrics=metrics,
         match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
         x_title="Function",

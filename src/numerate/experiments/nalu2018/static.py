@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
-from numerate.experiments.nalu2018.models import COMPLEX, STATIC
+from numerate.experiments.nalu2018.models import COMPLEX, STATIC, stacked
 from numerate.experiments.nalu2018.scores import FUNCTIONS, RATES, RAW, RELATIVE, best_scores, claim, compare
 from numerate.experiments.pages import comparison_page
 from numerate.report import Claim, Comparison, Metric
@@ -40,7 +40,7 @@ REASONS = (
 
 
 def trainings(recipes: Mapping[str, Recipe], options: Options) -> list[Training]:
-    chosen = choose_recipes(options.units, dict(recipes))
+    chosen = choose_recipes(options.units, dict(recipes), placed=lambda own: replace(own, model=stacked(own.model)))
     steps = STEPS[options.size]
     return [
         replace(recipe, optimiser=Adam(rate)).training(
@@ -92,6 +92,7 @@ def experiment(table: str, title: str, recipes: Mapping[str, Recipe], metrics: S
         ),
         about=ABOUT,
         reasons=REASONS,
+        own="each of two layers, as NAC is",
     )
 
 

@@ -96,7 +96,7 @@ EXPERIMENTS = [
         id="nau2020/figure2",
         title="Figure 2: loss surface of NAC+ → NAC• and NAU → NMU, heat map and in space",
         trainings=lambda options: [],
-        show=picture_page(draw, claims),
+        show=picture_page(draw, claims, fewer={"grid points": POINTS}),
         about=(
             "Why a product that can divide is hard to learn: near a hidden value of zero a slightly negative weight "
             "makes the loss explode (Madsen & Johansen 2020, section 2.3). The paper shows NAC•; NMU is beside it."

@@ -1,10 +1,12 @@
 """Figure 3: multiplication over the hidden size and over the training range."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from numerate import published
 from numerate.experiments.experiment import Experiment, Options, choose_recipes
-from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, recipes, told_size
+from numerate.experiments.models import after_sums
+from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, recipes
 from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.published import Published
@@ -44,16 +46,20 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "operation": "mul", "parameter": parameter, "value": value},
         )
         for parameter, value, hidden, span in places
-        for name, recipe in choose_recipes(options.units, {m: recipes(shorter, hidden)[m] for m in MODELS}).items()
+        for name, recipe in choose_recipes(
+            options.units,
+            {m: recipes(shorter, hidden)[m] for m in MODELS},
+            placed=partial(after_sums, hidden=hidden),
+        ).items()
     ]
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"]) if options.size != "smoke" else []
+    theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"])
     return comparison(
-        rows, theirs, title=told_size("Neural Arithmetic Units, Figure 3", options.size), panel="parameter", x="value",
+        rows, theirs, title="Neural Arithmetic Units, Figure 3", panel="parameter", x="value",
         panels=list(TITLES), panel_titles=TITLES, x_titles=TITLES, order=MODELS, match=_place,
-        along=None if options.size == "paper" else "series",
+        along="series" if options.size == "quick" else None, other_setting=options.size == "smoke",
     )  # fmt: skip
 
 
@@ -77,5 +83,6 @@ EXPERIMENTS = [
         ),
         reasons=("Published points are read off the authors' vector graphics; a point has 26 to 50 runs.", *REASONS),
         takes=("units", "ranges"),
+        own=OWN,
     )
 ]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
-from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, late, layers, told_size
+from numerate.experiments.models import after_sums
+from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, late, layers
 from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
 from numerate.report import Claim, Comparison, comparison
@@ -39,12 +40,14 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "operation": "mul", "hidden": hidden},
         )
         for hidden in HIDDEN[options.size]
-        for name, recipe in choose_recipes(options.units, ablations(shorter, hidden)).items()
+        for name, recipe in choose_recipes(
+            options.units, ablations(shorter, hidden), placed=partial(after_sums, hidden=hidden)
+        ).items()
     ]
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    title = told_size("Neural Arithmetic Units, Figure 7", options.size)
+    title = "Neural Arithmetic Units, Figure 7"
     order = [FULL, NO_PENALTY, NO_CLAMP, NEITHER]
     return comparison(rows, title=title, x="hidden", order=order, x_title="Hidden size", joined=True)
 
@@ -103,5 +106,6 @@ EXPERIMENTS = [
             "The paper's figure is known to us as text (C.3) alone; there are no published points to overlay.",
             *REASONS[1:],
         ),
+        own=OWN,
     )
 ]

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from numerate.experiments.experiment import Options
+from numerate.experiments.nau2020.recipes import gated_recipes
 from numerate.report import Picture
 from numerate.report.figures import style
 from numerate.results import Row
@@ -29,11 +30,14 @@ def gate(training: Training, row: Row) -> float:
 
 
 def pictures(trainings: Sequence[Training], rows: Sequence[Row], options: Options) -> list[Picture]:
-    """Histograms of the gate, a line for each operation, a column for each model."""
-    configurations = {key: training for training in trainings for key in training.run_keys()}
-    units = list(dict.fromkeys(training.labels["unit"] for training in trainings))
+    """Histograms of the gate, a line for each operation, a column for each model; units of one's own have none."""
+    gated = [training for training in trainings if training.labels["unit"] in gated_recipes()]
+    configurations = {key: training for training in gated for key in training.run_keys()}
+    units = list(dict.fromkeys(row.labels["unit"] for row in rows if row.key in configurations))
+    if not units:
+        return []
     found: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-    for row in rows:
+    for row in (row for row in rows if row.key in configurations):
         solved = row.scores["best_test"] < row.threshold
         place = row.labels["operation"], row.labels["unit"]
         found.setdefault(place, []).append((gate(configurations[row.key], row), solved))

@@ -190,7 +190,7 @@ EXPERIMENTS = [
         id="nau2020/moments",
         title="Appendix B: mean and variance of outputs and gradients of NAC+, NAC• and NMU, predicted and simulated",
         trainings=lambda options: [],
-        show=picture_page(draw),
+        show=picture_page(draw, fewer={"samples": SAMPLES}),
         about=(
             "What a layer makes of its inputs and gradients before training: the appendix's predictions beside Monte "
             "Carlo over weights, inputs and gradients (Madsen & Johansen 2020, appendix B)."

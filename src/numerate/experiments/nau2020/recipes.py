@@ -24,16 +24,13 @@ SHORTER = {"smoke": 2500, "quick": 10, "paper": 1}
 INPUTS = {"smoke": 10, "quick": 10, "paper": 100}
 """Their number of inputs: with 100, multiplication needs about a million steps before anything is solved."""
 SUMS = ("add", "sub")
+OWN = "the second of two layers, behind an NAU, as NMU is"
+"""What a unit of the user's own is in these experiments."""
 
 
 def setting(operation: str, size: str) -> tuple[int, int]:
     """Inputs, and by how much a run is shortened. Sums are found early among 100 inputs, so quick runs keep them."""
     return (100, 25) if size == "quick" and operation in SUMS else (INPUTS[size], SHORTER[size])
-
-
-def told_size(title: str, size: str, inputs: str = "10 inputs, ") -> str:
-    """The title, and how a size other than the paper's differs."""
-    return title if size == "paper" else f"{title} ({size}: {inputs}runs {SHORTER[size]} times shorter)"
 
 
 def sparse(scale: float, start: int, end: int, shorter: int) -> tuple[Penalty, ...]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from numerate import published
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.models import after_sums
 from numerate.experiments.nau2020 import figure9
-from numerate.experiments.nau2020.recipes import INPUTS, SHORTER, gated_recipes, recipes, setting, told_size
+from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, gated_recipes, recipes, setting
 from numerate.experiments.pages import comparison_page
 from numerate.report import Comparison, comparison
 from numerate.results import Row
@@ -23,7 +24,6 @@ REASONS = (
     "estimators.",
     "Random numbers differ: ours are keyed by seed, purpose and step, so single seeds do not correspond.",
 )
-SUMS_TOLD = "; + and −: 100 inputs, 25 times shorter"
 SHORT_SUMS = (
     "Quick + and − keep the 100 inputs. Among 10, − is another task: Linear solved it in 10 of 10 runs (published: "
     "7 %), and NAU in 1 of 10 (published: 100 %) when its penalty was shortened with the run, to set in at step 500. "
@@ -60,24 +60,22 @@ def trainings(cells: Sequence[tuple[str, str]], places: dict[str, Place], option
             labels={"unit": name, "operation": operation, "task": place.task.__class__.__name__},
         )
         for operation, place in places.items()
-        for name, recipe in choose_recipes(options.units, place.recipes).items()
+        for name, recipe in choose_recipes(options.units, place.recipes, placed=after_sums).items()
         if (operation, name) in cells or name not in place.recipes
     ]
 
 
 def compare(table: str, rows: Sequence[Row], options: Options) -> Comparison:
-    theirs = published.cells(paper="nau2020", table=table) if options.size != "smoke" else []
-    title = f"Neural Arithmetic Units, Table {table}"
-    sums = options.size == "quick" and table in ("2", "6")
     return comparison(
         rows,
-        theirs,
-        title=title if table == "1" else told_size(title, options.size) + (SUMS_TOLD if sums else ""),
+        published.cells(paper="nau2020", table=table),
+        title=f"Neural Arithmetic Units, Table {table}",
         panel="task",
         x="operation",
         xs=OPERATIONS,
         match=lambda cell: ("Arithmetic", cell.model, cell.op),
         x_title="Operation",
+        other_setting=options.size == "smoke",
         along="series" if options.size == "quick" and table != "1" else None,  # another setting: orders, not rates
         panel_titles={"Arithmetic": "Ten-parameter function" if table == "1" else "Arithmetic task"},
     )
@@ -101,7 +99,14 @@ def experiment(table: str, title: str, about: str, steps: int, gated: bool = Fal
     gates = (lambda rows, options: figure9.pictures(work(options), rows, options)) if gated else None
     show = comparison_page(lambda rows, options: compare(table, rows, options), pictures=gates)
     return Experiment(
-        f"nau2020/table{table}", title, work, show, about, REASONS + (SHORT_SUMS if table in ("2", "6") else ())
+        f"nau2020/table{table}",
+        title,
+        work,
+        show,
+        about,
+        REASONS,
+        SHORT_SUMS if table in ("2", "6") else (),
+        own=OWN,
     )
 
 

@@ -7,7 +7,7 @@ from numerate.experiments.experiment import Experiment, Options, Recipe, choose_
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.report import SUCCESS, Claim, Comparison, comparison
-from numerate.report.text import counted, percent
+from numerate.report.text import percent
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training
@@ -46,8 +46,7 @@ def trainings(figure: str, options: Options) -> list[Training]:
 
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
     unit, _, inputs = FIGURES[figure]
-    short = f"{STEPS[options.size]:,} steps, {counted(len(options.seed_range(**SEEDS)), 'seed')}"
-    title = options.told(f"Primer 2022, Figure {figure}: {unit} with {inputs} inputs", short)
+    title = f"Primer 2022, Figure {figure}: {unit} with {inputs} inputs"
     return comparison(rows, title=title, xs=list(PRIMER_RANGES))
 
 

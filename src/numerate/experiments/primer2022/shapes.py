@@ -1,6 +1,6 @@
 """Figures 10 and 11: shapes of the regularisers, and the weight of NALU and G-NALU over its two parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from numerate.units.nalu import golden_weight
 from numerate.units.penalties import saturation, sparsity, sparsity_nmu
 
 POINTS = {"smoke": 41, "quick": 201, "paper": 401}
+WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"NALU, base e": nac_weight, "G-NALU, base φ": golden_weight}
 
 
 def shapes(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
@@ -56,13 +57,15 @@ def weights(points: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Ŵ or M̂, and W[M̂, Ŵ] with base e (NALU) and base φ (G-NALU)."""
     axis = torch.linspace(-10, 10, points, dtype=torch.float64)
     m_hat, w_hat = torch.meshgrid(axis, axis, indexing="ij")
-    found: dict[str, Tensor] = {"NALU, base e": nac_weight(w_hat, m_hat), "G-NALU, base φ": golden_weight(w_hat, m_hat)}
-    return axis.numpy(), {name: w.numpy() for name, w in found.items()}
+    return axis.numpy(), {name: weight(w_hat, m_hat).numpy() for name, weight in WEIGHTS.items()}
 
 
-def steepest(found: np.ndarray, axis: np.ndarray) -> float:
-    """Largest slope of a surface in any direction."""
-    return float(np.hypot(*np.gradient(found, axis, axis)).max())
+def steepest(weight: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """Largest slope of a weight in any direction, over the same square."""
+    axis = torch.linspace(-10, 10, 401, dtype=torch.float64)
+    m_hat, w_hat = (grid.clone().requires_grad_() for grid in torch.meshgrid(axis, axis, indexing="ij"))
+    slopes = torch.autograd.grad(weight(w_hat, m_hat).sum(), (w_hat, m_hat))
+    return torch.hypot(*slopes).max().item()
 
 
 def draw_weights(rows: Sequence[Row], options: Options) -> Page:
@@ -79,16 +82,15 @@ def draw_weights(rows: Sequence[Row], options: Options) -> Page:
             ax.set(xlabel="Ŵ", ylabel="M̂" if column == 0 else "")
         fig.subplots_adjust(left=0.07, right=0.88, top=0.95, bottom=0.07, wspace=0.12, hspace=0.12)
         colour_bar(fig, (0.91, 0.1, 0.018, 0.34), norm, BALANCE, "W", {-1.0: "−1", 0.0: "0", 1.0: "1"})
-    slopes = [steepest(w, axis) for w in found.values()]
+    slopes = [steepest(weight) for weight in WEIGHTS.values()]
     headline = f"Base φ changes more slowly: the steepest slope is {slopes[1]:.2f} against {slopes[0]:.2f} with base e."
     caption = "W = tanh(Ŵ) σ(M̂) over both parameters, with base e (left) and with the golden ratio as base (right)."
     return Page("Primer 2022, Figure 11", headline, [Picture("weights", fig, caption)])
 
 
 def smoother(rows: Sequence[Row], options: Options) -> list[Claim]:
-    axis, found = weights(POINTS[options.size])
-    slopes = {name: steepest(w, axis) for name, w in found.items()}
-    ratio = slopes["G-NALU, base φ"] / slopes["NALU, base e"]
+    natural, golden = map(steepest, WEIGHTS.values())
+    ratio = golden / natural
     ours = f"the steepest slope shrinks by the factor {ratio:.3f}; ln φ = 0.481, as tanh_φ(z) = tanh(z ln φ)."
     return [Claim("A golden ratio base results in smoother value transition.", ours, ratio < 1)]
 

@@ -7,7 +7,6 @@ from numerate.experiments.experiment import Experiment, Options, choose_recipes
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import RECIPES
 from numerate.report import Comparison, comparison
-from numerate.report.text import counted
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Training
@@ -49,8 +48,8 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
 def compare(tables: Sequence[str], rows: Sequence[Row], options: Options) -> Comparison:
     theirs = [cell for table in tables for cell in published.cells(paper="primer2022", table=table)]
     title = f"Primer 2022, Table {tables[0]}" if len(tables) == 1 else "Primer 2022, Tables 9 to 12"
-    short = f"{STEPS[options.size]:,} steps, {counted(len(options.seed_range(**SEEDS)), 'seed')}"
-    return comparison(rows, theirs, title=options.told(title, short), panels=list(NAMES), xs=list(PRIMER_RANGES))
+    smoke = options.size == "smoke"
+    return comparison(rows, theirs, title=title, panels=list(NAMES), xs=list(PRIMER_RANGES), other_setting=smoke)
 
 
 def experiment(id: str, title: str, tables: Sequence[str]) -> Experiment:
