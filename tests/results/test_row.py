@@ -65,6 +65,23 @@ def test_a_run_that_diverged_says_where_and_why():
         replace(ROW, status="diverged")
 
 
+@pytest.mark.parametrize("name", ["seed", "stopped_at"])
+def test_seed_and_step_are_whole_numbers_that_the_file_can_hold(name):
+    for value in (1.5, 1.0, "1"):
+        with pytest.raises(TypeError, match=f"{name} must be a whole number, got"):
+            replace(ROW, **{name: value})
+    for value in (2**63, -(2**63) - 1):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number of at most 64 bits, got {value}"):
+            replace(ROW, **{name: value})
+    assert replace(ROW, **{name: np.int64(2**63 - 1)}) == replace(ROW, **{name: 2**63 - 1})
+
+
+@pytest.mark.parametrize("name", ["config", "labels"])
+def test_configuration_and_labels_have_names(name):
+    with pytest.raises(TypeError, match=f"{name} must map names to values"):
+        replace(ROW, **{name: [1]})
+
+
 def test_curves_of_one_run_have_one_length():
     with pytest.raises(ValueError, match="one length"):
         replace(ROW, curves={"steps": np.zeros(3), "test": np.zeros(2)})

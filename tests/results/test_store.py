@@ -1,6 +1,7 @@
 """What is stored is on disk, once, the same for everyone; what cannot be used says so in one sentence."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from results_samples import row
 
-from numerate.results import Added, Circumstances, Store, StoreError
+from numerate.results import Added, Circumstances, Store, StoreError, records
 
 
 @pytest.fixture
@@ -98,6 +99,10 @@ def test_a_file_is_not_exported_into_itself_nor_are_runs_that_are_not_there(path
             store.export(tmp_path / "." / path.name)
         with pytest.raises(StoreError, match="has no runs of 'nosuch'; it has primer2022/table11"):
             store.export(tmp_path / "other.sqlite", "nosuch")
+        (tmp_path / "link.sqlite").hardlink_to(path)
+        with pytest.raises(StoreError, match="is the results file itself"):
+            store.export(tmp_path / "link.sqlite")
+        assert not list(tmp_path.glob("link.sqlite-*"))
     assert not (tmp_path / "other.sqlite").exists()
 
 
@@ -129,6 +134,54 @@ def test_checkpoints_are_replaced_and_dropped(path):
         assert store.checkpoints() == []
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "arrays = CAST(substr(arrays, 1, length(arrays) - 1) || x'bf' AS BLOB)",  # one bit: the last 1.0 is -1.0
+        "arrays = substr(arrays, 1, 20)",
+        "meta = replace(meta, '1000', '1001')",
+        "meta = '{}'",
+        "meta = '{'",
+        "meta = '[1]'",
+        "meta = CAST(x'ff' AS TEXT)",
+        """meta = '{"step":1000}'""",  # as earlier versions wrote it, without a digest
+    ],
+)
+def test_a_damaged_checkpoint_is_told_and_forgotten(path, damage, caplog):
+    with Store(path) as store:
+        for name in ("spoilt", "whole"):
+            store.checkpoint(name, {"weight": np.ones(2)}, {"step": 1000})
+        changed = store._db.execute(f"UPDATE checkpoints SET {damage} WHERE name = 'spoilt'").rowcount
+        assert changed == 1
+    with Store(path, readonly=True) as store:
+        assert store.load_checkpoint("spoilt") is None
+        assert store.checkpoints() == ["spoilt", "whole"]
+    caplog.clear()
+    with Store(path) as store:
+        assert store.load_checkpoint("spoilt") is None
+        assert store.load_checkpoint("spoilt") is None
+        assert store.checkpoints() == ["whole"]
+        whole = store.load_checkpoint("whole")
+        assert whole is not None
+        assert whole.meta == {"step": 1000}
+    ((logger, _, text),) = caplog.record_tuples
+    assert logger == "numerate"
+    assert f"group spoilt in {path}" in text
+    assert "starts anew" in text
+
+
+def test_a_checkpoint_under_the_name_of_another_group_is_not_taken(path):
+    with Store(path) as store:
+        store.checkpoint("one", {"weight": np.ones(2)})
+        store._db.execute("UPDATE checkpoints SET name = 'two'")
+        assert store.load_checkpoint("two") is None
+
+
+def test_the_digest_of_a_checkpoint_is_not_the_users_to_name(path):
+    with Store(path) as store, pytest.raises(ValueError, match="the store's own"):
+        store.checkpoint("group", {}, {"digest": "mine"})
+
+
 def test_a_transaction_is_all_or_nothing(path):
     def interrupted(store: Store) -> None:
         with store.transaction():
@@ -144,6 +197,35 @@ def test_a_transaction_is_all_or_nothing(path):
         assert store.checkpoints() == ["group"]
         store.add([row()])
         assert len(store.rows()) == 1
+
+
+def test_a_transaction_within_another_is_undone_alone(path):
+    broken = row(9, curves={"test": np.array(["text"])})
+    with Store(path) as store:
+        with store.transaction():
+            store.add([row(0)])
+            with pytest.raises(TypeError, match="must hold numbers"):
+                store.add([row(1), broken])
+            with store.transaction():
+                store.add([row(2)])
+                with pytest.raises(TypeError, match="must hold numbers"):
+                    store.add([row(3), broken])
+        assert [each.seed for each in store.rows()] == [0, 2]
+
+
+def test_runs_move_into_a_file_that_another_process_has_open(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    there = tmp_path / "there.sqlite"
+    with Store(path) as store, Store(there) as reader:
+        store.add([row(0), row(1)])
+        assert store.export(there) == Added(new=2)
+        assert reader.rows() == [row(0), row(1)]
+        shutil.copy(there, tmp_path / "copy.sqlite")
+        monkeypatch.setattr(time, "sleep", lambda _: reader.close())
+        assert store.export(there) == Added(same=2)
+    assert not list(tmp_path.glob("there.sqlite-*"))
+    with Store(tmp_path / "copy.sqlite", readonly=True) as copy:
+        assert copy.rows() == [row(0), row(1)]
 
 
 def test_runs_move_between_files(tmp_path):
@@ -188,6 +270,32 @@ def test_frames_hold_labels_scores_and_curves(path):
     assert frame["steps"].to_list()[0] == [0, 1000, 2000]
 
 
+def test_a_label_whose_values_have_no_common_type_is_text(path):
+    pytest.importorskip("polars")
+    values = [3, [1.0, 2.0], [[-6, -2], [2, 6]], "all"]
+    with Store(path) as store:
+        store.add([row(seed, labels={"seeds": seed, "value": value}) for seed, value in enumerate(values)])
+        store.add([row(4, labels={"seeds": 4, "span": [1, 2]}), row(5, labels={"seeds": 5, "span": [0.5, 2]})])
+        frame = store.frame().sort("seed")
+    assert frame["value"].to_list() == ["3", "[1,2]", "[[-6,-2],[2,6]]", '"all"', None, None]
+    assert frame["span"].to_list() == [None] * 4 + [[1.0, 2.0], [0.5, 2.0]]
+    assert frame["seeds"].to_list() == list(range(6))
+
+
+def test_a_name_that_stands_for_something_else_already_says_its_kind():
+    labels = {"seed": 99, "label_seed": 98, "unit": "NMU"}
+    scores = {"unit": 0.5, "config": 0.25, "test": 0.125}
+    (record,) = records([row(7, labels=labels, scores=scores, curves={"test": np.arange(2)})])
+    assert {name: record[name] for name in ("seed", "label_seed", "label_label_seed")} == {
+        "seed": 7,
+        "label_seed": 99,
+        "label_label_seed": 98,
+    }
+    assert (record["unit"], record["score_unit"]) == ("NMU", 0.5)
+    assert (record["config"], record["score_config"]) == (row(7).config_text, 0.25)
+    assert (record["test"], record["curve_test"]) == (0.125, [0, 1])
+
+
 def test_a_missing_library_is_named(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with Store(path) as store, pytest.raises(ModuleNotFoundError, match="pip install pandas"):
@@ -226,6 +334,8 @@ def test_a_missing_file_or_folder(tmp_path):
         Store(tmp_path / "none.sqlite", readonly=True)
     with pytest.raises(StoreError, match="cannot be opened"):
         Store(tmp_path)
+    with pytest.raises(StoreError, match="':memory:' would keep nothing"):
+        Store(":memory:")
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make the folder"):
         Store(tmp_path / "file" / "runs.sqlite")
@@ -242,6 +352,25 @@ def test_a_damaged_file_is_noticed(path):
         store.check()
 
 
+def test_runs_do_not_move_out_of_a_file_whose_index_is_damaged(path, tmp_path):
+    with Store(path) as store:
+        store.add([row(0, unit) for unit in ("NAU", "NMU", "NALU")])
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'runs_by_experiment'"
+        page = store._db.execute(query).fetchone()[0]
+        size = store._db.execute("PRAGMA page_size").fetchone()[0]
+    data = bytearray(path.read_bytes())
+    start = data.index(row(0, "NAU").key.config.encode(), (page - 1) * size, page * size)
+    data[start + 31] ^= 1  # the last digit of a key in the index: the index leads to no run
+    path.write_bytes(data)
+    with Store(tmp_path / "here.sqlite") as here:
+        with pytest.raises(StoreError, match=r"runs\.sqlite is damaged: .* missing from index"):
+            here.import_(path)
+        assert here.rows() == []
+    with Store(path, readonly=True) as store, pytest.raises(StoreError, match=r"runs\.sqlite is damaged"):
+        store.export(tmp_path / "there.sqlite")
+    assert not (tmp_path / "there.sqlite").exists()
+
+
 def test_a_changed_number_is_noticed(path):
     with Store(path) as store:
         store.add([row(0), row(1)])
@@ -256,13 +385,32 @@ def test_a_changed_number_is_noticed(path):
             store.rows()
 
 
-@pytest.mark.parametrize(("table", "column"), [("runs", "labels"), ("circumstances", "timing")])
-def test_a_row_that_is_no_json_is_named(path, table, column):
+@pytest.mark.parametrize(("text", "why"), [('{"un', "Unterminated string"), ("[1]", "it should map names to values")])
+@pytest.mark.parametrize(
+    ("table", "column"), [("runs", "labels"), ("circumstances", "timing"), ("circumstances", "versions")]
+)
+def test_a_row_that_is_no_json_is_named(path, table, column, text, why):
     with Store(path) as store:
-        store.add([row(0)])
-        store._db.execute(f"UPDATE {table} SET {column} = '{{\"un'")
-        with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: Unterminated string"):
-            store.rows()
+        store.add([row(0), row(1)])
+        store._db.execute(f"UPDATE {table} SET {column} = ? WHERE seed = 0", (text,))
+        for read in (store.rows, store.frame):
+            with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: {why}"):
+                read()
+        assert store.check() == [row(0).key]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_nothing_is_taken_from_a_file_with_unreadable_labels_of_shared_runs(path, tmp_path, text):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        store.share("mine", {row(1).key: {"unit": "my NMU"}})
+        store._db.execute("UPDATE shared SET labels = ?", (text,))
+        assert store.check() == [row(1).key]
+        assert store.rows() == [row(0), row(1)]
+    with Store(tmp_path / "here.sqlite") as here:
+        with pytest.raises(StoreError, match=rf"the run {row(1).key.name} in .*runs\.sqlite cannot be read"):
+            here.import_(path)
+        assert here.rows() == []
 
 
 def test_an_experiments_rows_include_those_it_shares(path, tmp_path):

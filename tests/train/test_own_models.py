@@ -1,5 +1,8 @@
 """What users bring: modules with buffers, dropout or state, tasks and schedules of their own."""
 
+import functools
+import random
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,13 +114,76 @@ def test_what_a_function_took_from_where_it_was_made_is_part_of_the_identity():
     assert identity(model=scaled(1)) == identity(model=scaled(1)) != identity(model=scaled(2))
 
 
+def times(number):
+    def around(function):
+        @functools.wraps(function)
+        def inner(t):
+            return number * function(t)
+
+        return inner
+
+    return around
+
+
+def ones(t):
+    return torch.ones_like(t)
+
+
+def remembered(number):
+    @functools.lru_cache
+    def inner(t):
+        return number * t
+
+    return inner
+
+
+def derived(base, number):
+    class Derived(base):
+        factor = number
+
+        @staticmethod
+        def scale():
+            return number
+
+        def back(self):
+            return Other
+
+    class Other(Derived):
+        pass
+
+    return Derived
+
+
+BIASED = True
+
+
+def of_module(inputs, outputs):
+    return nn.Linear(inputs, outputs, bias=BIASED)
+
+
+def test_wrapped_functions_local_classes_and_numbers_of_the_module_are_told_apart(monkeypatch):
+    def with_schedule(schedule):
+        return identity(penalties=(Penalty(penalty, schedule),))
+
+    assert len({with_schedule(f) for f in (ones, times(1.0)(ones), times(2.0)(ones))}) == 3
+    assert with_schedule(remembered(1.0)) == with_schedule(remembered(1.0)) != with_schedule(remembered(2.0))
+    bases = [(Own, 1), (Own, np.int64(2)), (nn.Linear, 1)]
+    assert len({identity(model=derived(*chosen)) for chosen in bases}) == 3
+    assert identity(model=derived(Own, 1)) == identity(model=derived(Own, 1))
+    keys = []
+    for biased in (True, False):
+        monkeypatch.setitem(globals(), "BIASED", biased)
+        keys.append(identity(model=of_module))
+    assert keys[0] != keys[1]
+
+
 class Loose:
     def at(self, t):
         return t
 
 
 def test_a_method_of_what_cannot_be_written_down_is_refused():
-    with pytest.raises(TypeError, match="cannot be written into a configuration; use numbers"):
+    with pytest.raises(TypeError, match=r"Loose.at uses self, but .* cannot be written into a configuration; use"):
         identity(penalties=(Penalty(penalty, Loose().at),))
 
 
@@ -129,18 +195,30 @@ def test_models_of_different_width_from_one_function_are_trained_apart(tmp_path)
 TYPED = """
 from torch import nn
 
+def helped(x):
+    return x * {helped}
+
 class Typed(nn.Linear):
+    kinds = ({kind},)
+
+    def __init__(self, inputs, outputs, factor={factor}):
+        super().__init__(inputs, outputs)
+        self.factor = factor
+
     def forward(self, x):
-        return super().forward(x) * {factor}
+        return helped(super().forward(x) * self.factor * self.kinds[0]) * {number}
 """
 
 
 def test_a_class_typed_in_anew_is_another_one(tmp_path):
-    first, second = {"__name__": "__main__"}, {"__name__": "__main__"}
-    exec(TYPED.format(factor=1.0), first)
-    exec(TYPED.format(factor=2.0), second)
-    assert identity(model=first["Typed"]) != identity(model=second["Typed"])
-    rows = trained(tmp_path, first["Typed"], second["Typed"])
+    same = dict.fromkeys(("helped", "kind", "factor", "number"), 1.0)
+    typed = []
+    for settings in (same, *(same | {changed: 2.0} for changed in same)):
+        typed.append({"__name__": "__main__"})
+        exec(TYPED.format(**settings), typed[-1])
+    models = [each["Typed"] for each in typed]
+    assert len({identity(model=model) for model in models}) == 5
+    rows = trained(tmp_path, models[0], models[-1])
     assert len({r.scores["best_test"] for r in rows}) == 6
 
 
@@ -252,11 +330,28 @@ class Signed(Own):
         super().__init__(inputs, outputs)
         self.sign = 1 if torch.rand(()) < 0.5 else -1
 
+    def forward(self, x):
+        return self.sign * super().forward(x)
+
+
+class Loosely(Own):
+    """A tensor that is drawn but not registered."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.features = torch.randn(inputs)
+
+    def forward(self, x):
+        return super().forward(x * self.features)
+
 
 class Shuffled(Own):
     def __init__(self, inputs, outputs):
         super().__init__(inputs, outputs)
-        self.register_buffer("order", torch.randperm(20))
+        self.register_buffer("order", torch.randperm(inputs))
+
+    def forward(self, x):
+        return super().forward(x[:, self.order])
 
 
 class Unseeded(Own):
@@ -265,14 +360,19 @@ class Unseeded(Own):
         self.weight.data = torch.tensor(np.random.default_rng().normal(size=(outputs, inputs)), dtype=torch.float32)
 
 
-class Counting(Own):
-    def __init__(self, inputs, outputs):
-        super().__init__(inputs, outputs)
-        self.calls = 0
+class Annealing(Own):
+    calls = 0
 
     def forward(self, x):
         self.calls += 1
         return super().forward(x) * (1 + 0.01 * self.calls)
+
+
+class Jittery(Own):
+    """Its random numbers are Python's."""
+
+    def forward(self, x):
+        return super().forward(x) * (1 + 1e-3 * random.random())
 
 
 class Gumbel(Own):
@@ -285,20 +385,86 @@ class AlwaysNoisy(Own):
         return super().forward(x + torch.rand_like(x))
 
 
+class Lazy(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.LazyLinear(outputs))
+
+
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (Signed, "^Signed has another attribute sign for another seed, but only parameters and buffers of torch"),
-        (Shuffled, "^Shuffled has another buffer order for another seed"),
-        (Unseeded, "^Unseeded makes another weight each time for one seed; draw with torch's own generator$"),
-        (Counting, "^Counting changes its attribute calls as it computes"),
+        (Signed, r"^Signed has something else for seed \d than for seed 0, but only parameters and buffers of torch"),
+        (Loosely, "^Loosely has something else for seed 1 than for seed 0"),
+        (Shuffled, r"^Shuffled has something else for seed \d than for seed 0"),
+        (Unseeded, r"^Unseeded makes another weight each time for one seed; draw with torch's own generator$"),
+        (Annealing, "^Annealing gives other numbers when it computes the same again"),
+        (Jittery, "^Jittery gives other numbers when it computes the same again"),
         (Gumbel, "^Gumbel draws random numbers as it computes that cannot be keyed by seed and step"),
-        (AlwaysNoisy, "^AlwaysNoisy draws random numbers .* and in training mode alone$"),
+        (AlwaysNoisy, r"^AlwaysNoisy draws random numbers .* and in training mode alone$"),
+        (Lazy, "^Lazy has parameters whose shape is not known before its first use"),
     ],
 )
 def test_what_a_seed_does_not_decide_is_refused_in_one_sentence(model, sentence, tmp_path):
     with pytest.raises(ValueError, match=sentence):
         trained(tmp_path, model, seeds=tuple(range(8)))
+
+
+def test_the_seeds_of_every_configuration_are_tried(tmp_path):
+    signs = {seed: Training(Signed, TASK, **SHORT).build(seed).sign for seed in range(8)}
+    alike = tuple(seed for seed, sign in signs.items() if sign == signs[0])
+    other = tuple(seed for seed in signs if seed not in alike)
+    work = [Training(Signed, TASK, **(SHORT | {"seeds": alike}))]
+    work += [Training(Signed, SingleModule("mul", (2.0, 3.0)), **(SHORT | {"seeds": other}))]
+    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match="has something else for seed"):
+        train(work, store)
+
+
+def penalty_of_chance(model):
+    return torch.rand(()) * model.weight.sum()
+
+
+def test_a_penalty_that_is_drawn_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="gives other numbers when it computes the same again"):
+        trained(tmp_path, Own, penalties=(Penalty(penalty_of_chance, constant(1.0)),))
+
+
+class Bookkeeping(Own):
+    """Numbers beside the computation: which instance it is, how often it was used, the last size; and a cache."""
+
+    made = 0
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        Bookkeeping.made += 1
+        self.number, self.calls, self.large, self.steps = Bookkeeping.made, 0, 2**70, None
+
+    def forward(self, x):
+        self.calls, self.size = self.calls + 1, len(x)
+        if self.steps is None:
+            self.steps = torch.linspace(0, 1, x.shape[-1])
+        return super().forward(x + self.steps)
+
+
+def test_a_model_may_count_and_keep_what_does_not_change(tmp_path):
+    rows, plain = trained(tmp_path, Bookkeeping), trained(tmp_path, Bookkeeping, name="plain", backend="eager")
+    assert {r.circumstances.backend for r in rows} == {"emitted-cpu"}
+    assert np.allclose([r.scores["best_test"] for r in rows], [r.scores["best_test"] for r in plain], rtol=1e-4)
+
+
+def test_training_beside_a_thread_that_draws(tmp_path):
+    done = threading.Event()
+
+    def draw():
+        while not done.is_set():
+            torch.rand(10)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        assert len(trained(tmp_path, Own)) == 3
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_training_leaves_the_global_generator_alone(tmp_path):
@@ -389,9 +555,9 @@ class Blind(Cpp):
 def test_a_loop_that_finds_other_numbers_than_plain_torch_is_not_used():
     work = Training(Own, TASK, **SHORT)
     step, _ = stack.make_step(work)
-    stack.attempt(work, step, Cpp(step), "cpu")
+    stack.attempt(work, Cpp(step), "cpu")
     with pytest.raises(RuntimeError, match="gradient of weight differs from that of plain PyTorch"):
-        stack.attempt(work, step, Blind(step), "cpu")
+        stack.attempt(work, Blind(step), "cpu")
 
 
 def test_a_loop_refuses_parameters_that_it_was_not_made_for():

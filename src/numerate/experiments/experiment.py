@@ -17,7 +17,8 @@ from numerate.published import show_range
 from numerate.results import Key, Row
 from numerate.tasks.task import Range
 from numerate.train import Adam, Penalty, Restart, Training
-from numerate.train.specification import Factory, describe
+from numerate.train.identity import describe
+from numerate.train.specification import Factory
 
 SIZES = ("smoke", "quick", "paper")
 Size = Literal["smoke", "quick", "paper"]

@@ -7,9 +7,10 @@ part; cheap ones are computed again, and so are functions of the states alone: n
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Thread
 from typing import Literal
 
 import torch
@@ -158,8 +159,23 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
         with TRACING, torch.autograd.set_detect_anomaly(False):  # there are no numbers to look for NaN in
             return lower(trace(function, inputs, 2))
 
-    with ThreadPoolExecutor(1) as fresh:  # where hooks on saved tensors and other modes of the caller do not reach
-        return fresh.submit(program).result()
+    return _elsewhere(program)
+
+
+def _elsewhere(make: Callable[[], Program]) -> Program:
+    """What ``make`` gives on a thread of its own, where hooks on saved tensors and other modes do not reach."""
+    future: Future[Program] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(make())
+        except BaseException as error:  # the caller's to handle
+            future.set_exception(error)
+
+    thread = Thread(target=run, name="numerate-trace")
+    thread.start()
+    thread.join()
+    return future.result()
 
 
 # ---------------------------------------------------------------- preparing the statements

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import operator
 import os
 import platform
 import sys
@@ -119,6 +120,12 @@ class Row:
     circumstances: Circumstances = field(default_factory=Circumstances)
 
     def __post_init__(self) -> None:
+        for name, mapping in (("config", self.config), ("labels", self.labels)):
+            if not isinstance(mapping, Mapping):
+                raise TypeError(f"{name} must map names to values, got {mapping!r}")
+        _whole("seed", self.seed)
+        if self.stopped_at is not None:
+            _whole("stopped_at", self.stopped_at)
         if self.status not in ("finished", "diverged"):
             raise ValueError(f"status must be 'finished' or 'diverged', got {self.status!r}")
         if self.status == "diverged" and (self.stopped_at is None or not self.reason):
@@ -131,7 +138,7 @@ class Row:
 
     @cached_property
     def key(self) -> Key:
-        return Key(_hash(self.config_text), int(self.seed))
+        return Key(_hash(self.config_text), operator.index(self.seed))
 
     @cached_property
     def config_text(self) -> str:
@@ -142,7 +149,7 @@ class Row:
     def result(self) -> tuple[Any, ...]:
         """The result as it is stored: config, status, stopped_at, reason, curves, scores, weights."""
         flat = {f"{moment}/{name}": w for moment, named in self.weights.items() for name, w in named.items()}
-        stopped = None if self.stopped_at is None else int(self.stopped_at)
+        stopped = None if self.stopped_at is None else operator.index(self.stopped_at)
         scores = encode_scores(self.scores)
         return self.config_text, self.status, stopped, self.reason, pack(self.curves), scores, pack(flat)
 
@@ -168,6 +175,16 @@ class Row:
         return self.scores["threshold"]
 
 
+def _whole(name: str, value: Any) -> None:
+    """Refuse what an SQLite file does not hold as a whole number."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{name} must be a whole number of at most 64 bits, got {number}")
+
+
 def digest_of(stored: Iterable[Any]) -> str:
     """The digest of a run as it is stored: key, config, status, stopped_at, reason, curves, scores, weights."""
     parts = [part if isinstance(part, bytes) else repr(part).encode() for part in stored]
@@ -181,7 +198,15 @@ def encode_scores(scores: Mapping[str, float]) -> str:
 
 
 def decode_scores(text: str) -> dict[str, float]:
-    return {name: float(value) for name, value in json.loads(text).items()}
+    return {name: float(value) for name, value in decode_mapping(text).items()}
+
+
+def decode_mapping(text: str | bytes) -> dict[str, Any]:
+    """The mapping that JSON text stands for; anything else is a ``ValueError``."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"it should map names to values, and is {value!r}")
+    return value
 
 
 def decode_weights(data: bytes) -> dict[str, dict[str, Array]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,18 @@ from urllib.parse import quote
 
 from numerate.results import frames
 from numerate.results.arrays import Array, pack, unpack
-from numerate.results.row import Circumstances, Key, Row, canonical, decode_scores, decode_weights, digest_of
+from numerate.results.row import (
+    Circumstances,
+    Key,
+    Row,
+    canonical,
+    decode_mapping,
+    decode_scores,
+    decode_weights,
+    digest_of,
+)
+
+log = logging.getLogger("numerate")
 
 SCHEMA = 1
 APPLICATION = 0x6E756D72  # "numr": tells our files from other SQLite databases
@@ -79,6 +91,8 @@ class Store:
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self.path = Path(path)
         self.readonly = readonly
+        if str(self.path) == ":memory:":
+            raise StoreError("a results file lies on disk; ':memory:' would keep nothing")
         if readonly and not self.path.is_file():
             raise StoreError(f"there is no results file {self.path}")
         if not readonly:
@@ -109,19 +123,22 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything done inside reaches the disk together, or not at all; may be nested."""
-        if self._db.in_transaction:
-            yield
-            return
+        """Everything done inside reaches the disk together, or not at all.
+
+        May be nested: an inner one that raises is undone alone, the outer one decides about the rest.
+        """
+        inner = self._db.in_transaction
         with self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("SAVEPOINT part" if inner else "BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("RELEASE part" if inner else "COMMIT")
             except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite may have ended it by itself, on a full disk say
+                    self._db.execute("ROLLBACK TO part" if inner else "ROLLBACK")
+                    if inner:
+                        self._db.execute("RELEASE part")
                 raise
-            self._db.execute("COMMIT")
 
     # Finished runs
 
@@ -171,11 +188,9 @@ class Store:
         for record in self._select(experiment):
             if wanted is not None and (record[0], record[1]) not in wanted:
                 continue
-            labels = self._decoded(record, json.loads, record[3])
+            labels = self._decoded(record, decode_mapping, record[3])
             if where is None or (where(labels) if callable(where) else _matches(labels, where)):
-                if not _is_intact(record):
-                    raise StoreError(f"the run {Key(*record[:2]).name} in {self.path} is not as it was written")
-                found.append(self._decoded(record, self._row, record, labels))
+                found.append(self._row(record, labels))
         return found
 
     def experiments(self) -> dict[str, int]:
@@ -192,25 +207,58 @@ class Store:
         return whole.hexdigest()
 
     def check(self) -> list[Key]:
-        """Runs whose stored bytes no longer give their stored digest; an unreadable file raises."""
+        """Runs that :meth:`rows` refuses, in whichever experiment; a damaged file raises.
+
+        Their stored bytes no longer give their stored digest, or their labels or circumstances cannot be read.
+        """
+        self._check_file()
         with self._explained():
-            (verdict,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-            if verdict != "ok":
-                raise StoreError(f"the results file {self.path} is damaged: {verdict}")
-        return [Key(*record[:2]) for record in self._select(None) if not _is_intact(record)]
+            records = self._db.execute(f"SELECT {COLUMNS} FROM {self._source()} ORDER BY config_hash, seed").fetchall()
+        refused: dict[Key, None] = {}
+        for record in records:
+            try:
+                self._row(record, self._decoded(record, decode_mapping, record[3]))
+            except StoreError:
+                refused[Key(*record[:2])] = None
+        return list(refused)
 
     # State of unfinished groups
 
     def checkpoint(self, name: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
         """Keep the state of a partly trained group; replaces the one before."""
-        record = (name, pack(arrays), canonical(meta or {}))
+        block, own = pack(arrays), dict(meta or {})
+        if "digest" in own:
+            raise ValueError("the meta data of a checkpoint must not have a 'digest': that name is the store's own")
+        text = canonical(own | {"digest": digest_of((name, block, canonical(own)))})
         with self.transaction():
-            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", record)
+            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (name, block, text))
 
     def load_checkpoint(self, name: str) -> Checkpoint | None:
+        """The state of a group as it was written.
+
+        One that is not, or that an earlier version wrote without a digest, is dropped with a notice: None, as if there
+        were none.
+        """
+        query = "SELECT arrays, CAST(meta AS BLOB) FROM checkpoints WHERE name = ?"  # bytes: it may be no text any more
         with self._explained():
-            found = self._db.execute("SELECT arrays, meta FROM checkpoints WHERE name = ?", (name,)).fetchone()
-        return Checkpoint(unpack(found[0]), json.loads(found[1])) if found else None
+            found = self._db.execute(query, (name,)).fetchone()
+        if found is None:
+            return None
+        block, text = found
+        try:
+            meta = decode_mapping(text)
+            if meta.pop("digest", None) == digest_of((name, block, canonical(meta))):
+                return Checkpoint(unpack(block), meta)
+        except (ValueError, TypeError):
+            pass  # no JSON, or a name or number in it that we never write
+        log.warning(
+            "the saved state of the group %s in %s is damaged or of an earlier version: the group starts anew",
+            name,
+            self.path,
+        )
+        if not self.readonly:
+            self.drop_checkpoint(name)
+        return None
 
     def drop_checkpoint(self, name: str) -> None:
         with self.transaction():
@@ -232,25 +280,35 @@ class Store:
         return frames.pandas_frame(self.rows(experiment, where), curves)
 
     def export(self, path: str | Path, experiment: str | None = None) -> Added:
-        """Copy finished runs into another results file, new or not, that can be carried as a single file."""
-        if Path(path).resolve() == self.path.resolve():
+        """Copy finished runs into another results file, new or not, that can be carried as a single file.
+
+        A damaged file is refused, for it may hide runs. Where another process has the other file open, its log stays
+        beside it until that process closes it.
+        """
+        if self.path.exists() and Path(path).exists() and self.path.samefile(path):  # links included
             raise StoreError(f"{path} is the results file itself; export to another one")
         if experiment is not None and experiment not in (there := self.experiments()):
             raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(there) or 'none at all'}")
+        self._check_file()
         with Store(path) as other:
-            added = other.add(self.rows(experiment))
-            if experiment is None:
-                other._take_shared(self)
+            added = other._take(self, experiment)
             with other._explained():
-                other._db.execute("PRAGMA journal_mode = DELETE")
+                try:
+                    other._set_journal("DELETE")
+                except sqlite3.OperationalError as error:
+                    if "locked" not in str(error):
+                        raise
+                    other._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself holds all
         return added
 
     def import_(self, path: str | Path) -> Added:
-        """Take in the finished runs of another results file; a second time changes nothing, conflicts are told."""
+        """Take in the finished runs of another results file; a second time changes nothing, conflicts are told.
+
+        All of it or, where the other file is damaged or cannot be read, nothing.
+        """
         with Store(path, readonly=True) as other:
-            added = self.add(other.rows())
-            self._take_shared(other)
-            return added
+            other._check_file()
+            return self._take(other)
 
     # Details
 
@@ -280,7 +338,7 @@ class Store:
             raise StoreError(f"{self.path} is a database, but not a results file of numerate")
         if self.readonly:
             return
-        self._use_wal()
+        self._set_journal("WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         if version and not self._has_shared():
             self._db.execute(SHARED_TABLE)
@@ -299,11 +357,11 @@ class Store:
         application, version, tables = self._db.execute(query).fetchone()
         return (version if application == APPLICATION else 0), tables
 
-    def _use_wal(self) -> None:
-        """Several processes that open a new file at once: the change of mode does not wait by itself."""
+    def _set_journal(self, mode: str) -> None:
+        """The change of mode does not wait by itself for others that open, use or close the file."""
         for attempt in range(200):
             try:
-                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute(f"PRAGMA journal_mode = {mode}")
                 return
             except sqlite3.OperationalError:
                 if attempt == 199:
@@ -333,6 +391,13 @@ class Store:
                 raise StoreError(f"the results file {self.path} cannot be opened") from None
             raise StoreError(f"the results file {self.path} failed: {text}") from error
 
+    def _check_file(self) -> None:
+        """Refuse a file whose tables and indexes do not fit together: a query may pass over some of its runs."""
+        with self._explained():
+            (verdict,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreError(f"the results file {self.path} is damaged: {' '.join(verdict.split())}")
+
     def _select(self, experiment: str | None, columns: str = COLUMNS) -> list[Any]:
         order = "ORDER BY experiment, labels, config_hash, seed"
         with self._explained():
@@ -353,13 +418,21 @@ class Store:
                    WHERE config_hash = ? AND seed = ? AND experiment != ?"""
         self._db.execute(query, (experiment, canonical(labels), *key, experiment))
 
-    def _take_shared(self, other: "Store") -> None:
-        """What another file says of who shares runs."""
-        if not other._has_shared():
-            return
+    def _take(self, other: "Store", experiment: str | None = None) -> Added:
+        """Runs of another file and, if it is about all of them, what it says of who shares runs."""
+        rows = other.rows(experiment)
+        shared = other._shared() if experiment is None else []
         with self.transaction():
-            for *key, experiment, labels in other._db.execute("SELECT * FROM shared").fetchall():
-                self._share(Key(*key), experiment, json.loads(labels))
+            added = self.add(rows)
+            for key, sharer, labels in shared:
+                self._share(key, sharer, labels)
+        return added
+
+    def _shared(self) -> list[tuple[Key, str, dict[str, Any]]]:
+        """Who shares which runs under which labels."""
+        with self._explained():
+            records = self._db.execute("SELECT * FROM shared").fetchall() if self._has_shared() else []
+        return [(Key(*r[:2]), r[2], self._decoded(r, decode_mapping, r[3])) for r in records]
 
     def _decoded(self, record: Sequence[Any], decode: Callable[..., Any], *stored: Any) -> Any:
         """``decode`` of what is stored; one sentence if that is not what we write."""
@@ -370,6 +443,12 @@ class Store:
             raise StoreError(f"the run {run} in {self.path} cannot be read: {error}") from error
 
     def _row(self, record: Sequence[Any], labels: dict[str, Any]) -> Row:
+        """A run that is as it was written."""
+        if not _is_intact(record):
+            raise StoreError(f"the run {Key(*record[:2]).name} in {self.path} is not as it was written")
+        return self._decoded(record, self._unpacked, record, labels)
+
+    def _unpacked(self, record: Sequence[Any], labels: dict[str, Any]) -> Row:
         config_hash, seed, experiment, _, config, status, stopped_at, reason, curves, scores, weights, _ = record
         with self._explained():
             query = """SELECT backend, versions, hardware, timing, created FROM circumstances
@@ -377,7 +456,7 @@ class Store:
             found = self._db.execute(query, (config_hash, seed)).fetchone()
         around = Circumstances()
         if found:
-            versions, hardware, timing = (json.loads(part) for part in found[1:4])
+            versions, hardware, timing = map(decode_mapping, found[1:4])
             around = Circumstances(found[0], versions, hardware, timing, found[4])
         row = Row(
             experiment, json.loads(config), seed, labels, status, stopped_at, reason,

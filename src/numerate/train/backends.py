@@ -44,16 +44,17 @@ def check(backend: str, device: str, threads: int | None) -> None:
 
 
 def choose(
-    step: Step,
+    make_step: Callable[[], Step],
     backend: str = "auto",
     device: str = "cpu",
     threads: int | None = None,
     trial: Callable[[Loop], None] | None = None,
 ) -> tuple[str, Loop]:
-    """The loop for ``step`` and its name. ``auto``: an emitted native loop where possible, else the stacked one.
+    """The loop for a step and its name. ``auto``: an emitted native loop where possible, else the stacked one.
 
-    ``trial`` is for code from outside of this package: it raises if it finds that a loop cannot run that. Then ``auto``
-    goes on to the next loop, whatever the reason, at last to the plain one.
+    Each loop that is tried gets a step of its own, as tracing may leave something in a user's module. ``trial`` is for
+    code from outside of this package: it raises if it finds that a loop cannot run that. Then ``auto`` goes on to the
+    next loop, whatever the reason, at last to the plain one.
     """
     check(backend, device, threads)
     kinds = ["emitted", "stacked", *(["eager"] if trial else [])] if backend == "auto" else [backend]
@@ -61,7 +62,7 @@ def choose(
     while True:  # until one works or the last one fails
         kind = kinds.pop(0)
         try:
-            name, loop = _made(kind, step, device, threads)
+            name, loop = _made(kind, make_step(), device, threads)
             if trial:
                 with warnings.catch_warnings(action="ignore"):
                     trial(loop)

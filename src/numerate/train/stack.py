@@ -1,6 +1,6 @@
 """Turn configurations of one form into a stack that a loop can train: step, members, penalty weights, restarts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.parameter import UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from numerate.loops.eager import Eager
@@ -21,6 +23,8 @@ from numerate.units import parameter_bounds, snapped_parameters, sparsity_error
 
 BLOCK = 64
 """Members; a multiple of what any processor computes at once."""
+MOST_CHECKED = 64
+"""Seeds of a user's own model that are tried before training."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ def shown_name(training: Training) -> str:
     return training.labels.get("unit") or getattr(training.model, "__name__", str(training.model))
 
 
-def checked_model(training: Training) -> nn.Module:
-    """The model of seed 0 after a trial with two examples; one sentence if it cannot be trained on the task."""
+def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
+    """The model of seed 0 after a trial; one sentence if it, or one of ``seeds``, cannot be trained on the task."""
     task, name = training.task, shown_name(training)
     try:
         model = training.build(seed=0)
@@ -66,32 +70,31 @@ def checked_model(training: Training) -> nn.Module:
         raise ValueError(f"{name} cannot make a model of {sizes}: {first_sentence(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise ValueError(f"{name} has parameters whose shape is not known before its first use; give their sizes")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{name} has no parameters to train")
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
-    if training.computation is None:
-        _check_start(training, model)
-    before, state = _fixed(model), torch.get_rng_state()
     uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
     x, y = task.examples(uniforms, task.constants(0, "train"))
+    before = {buffer: value.clone() for buffer, value in model.named_buffers()}
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            noise = torch.full((2, noise_per_example(model, task.inputs)), 0.5)
+        noise = torch.full((len(x), noise_per_example(model, task.inputs)), 0.5)
+        with torch.no_grad(), _Draws() as draws:
             functional(model, training=True)(dict(model.named_parameters()), x, noise)
             found = model.eval()(x)
-            drawn = not torch.equal(state, torch.get_rng_state())
     except UnsupportedRandomness as error:
         raise ValueError(f"{name} cannot be trained: {error}") from error
     except Exception as error:
         raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
-    if drawn:
+    if draws.found:
         raise ValueError(
             f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
             "or torch.rand_like, one set for each example, and in training mode alone"
         )
-    if changed := _differing(before, _fixed(model)):
-        raise ValueError(f"{name} changes its {changed[0]} as it computes, but only parameters can be trained")
+    if changed := _differing(before, dict(model.named_buffers())):
+        raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != tuple(y.shape):
         raise ValueError(
@@ -100,42 +103,62 @@ def checked_model(training: Training) -> nn.Module:
     for penalty in training.penalties:
         if (value := penalty.function(model)).shape != ():
             raise ValueError(f"a penalty of {name} gives numbers of shape {tuple(value.shape)}, not a single one")
+    if training.computation is None:
+        _check_start(training, list(dict.fromkeys([*training.seeds, *seeds]))[:MOST_CHECKED], x)
     return model
 
 
-def _check_start(training: Training, model: nn.Module) -> None:
-    """One sentence if a seed does not decide what a model starts from, or if more than numbers differ between seeds."""
-    name, again = shown_name(training), training.build(seed=0)
-    values, values_again = (m.state_dict() | _fixed(m) for m in (model, again))
-    if unkeyed := _differing(values, values_again):
+class _Draws(TorchDispatchMode):
+    """Notes whether torch's generator is used, by this thread."""
+
+    found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        seeded = torch.Tag.nondeterministic_seeded in func.tags
+        before = torch.get_rng_state() if seeded else None
+        result = func(*args, **(kwargs or {}))
+        self.found = self.found or (before is not None and not torch.equal(before, torch.get_rng_state()))
+        return result
+
+
+def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
+    """One sentence unless a seed decides its model, and parameters and drawn buffers are all that seeds differ in."""
+    name, drawn = shown_name(training), _drawn_buffers(training)
+    some, other = (training.build(seed=0).state_dict() for _ in range(2))
+    if unkeyed := _differing(some, other):
         raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
-    own = {f"buffer {buffer}" for buffer in _drawn_buffers(training)}
-    for seed in training.seeds:
-        if drawn := [k for k in _differing(_fixed(model), _fixed(training.build(seed))) if k not in own]:
-            raise ValueError(
-                f"{name} has another {drawn[0]} for another seed, but only parameters and buffers of torch.float32 may "
-                "differ"
-            )
+    template, twin = training.build(seed=0), training.build(seed=0)
+    noise = torch.full((len(x), noise_per_example(twin, training.task.inputs)), 0.5)
+
+    def results(model: nn.Module, values: Tensors) -> list[Tensor]:
+        """What a model computes in both modes, and its penalties."""
+        modes = functional(model, training=True)(values, x, noise), functional(model, training=False)(values, x)
+        return [*modes, *(of_parameters(model, penalty.function)(values) for penalty in training.penalties)]
+
+    with torch.no_grad():
+        for seed in seeds:
+            model = training.build(seed)
+            values = dict(model.named_parameters()) | {buffer: model.get_buffer(buffer) for buffer in drawn}
+            expected = results(model, values)
+            if not all(map(_equal, results(model, values), expected)):
+                raise ValueError(
+                    f"{name} gives other numbers when it computes the same again; all that it computes with must be "
+                    "parameters, fixed, or drawn with torch.rand or torch.rand_like in training mode"
+                )
+            if not all(map(_equal, results(template, values), expected)):
+                raise ValueError(
+                    f"{name} has something else for seed {seed} than for seed 0, but only parameters and buffers of "
+                    "torch.float32 may differ"
+                )
 
 
-def _fixed(model: nn.Module) -> dict[str, Any]:
-    """What a model keeps beside its parameters: buffers, and plain numbers among the attributes."""
-    found: dict[str, Any] = {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
-    for prefix, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, int | float) and name != "training":
-                found[f"attribute {prefix}.{name}".replace(" .", " ")] = value
-    return found
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """NaN equals NaN."""
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-def _differing(some: dict[str, Any], others: dict[str, Any]) -> list[str]:
-    """Names whose values differ; NaN equals NaN."""
-
-    def equal(a: Any, b: Any) -> bool:
-        a, b = torch.as_tensor(a), torch.as_tensor(b)
-        return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
-
-    return [k for k in some | others if k not in some or k not in others or not equal(some[k], others[k])]
+def _differing(some: Tensors, others: Tensors) -> list[str]:
+    return [k for k in some | others if k not in some or k not in others or not _equal(some[k], others[k])]
 
 
 def _drawn_buffers(training: Training) -> list[str]:
@@ -149,12 +172,18 @@ def _drawn_buffers(training: Training) -> list[str]:
 
 def make_step(training: Training) -> tuple[Step, nn.Module]:
     """The pure step of a configuration, and the model it was made from (a template; its own weights do not matter)."""
-    model = training.build(seed=0)
-    train_model, eval_model = training.build(seed=0), training.build(seed=0)
+    model, train_model, eval_model = (training.build(seed=0) for _ in range(3))
     constants = _single(training.task.constants(0, "train"))
-    predict = functional(eval_model, training=False)
+    apply, predict = functional(train_model, training=True), functional(eval_model, training=False)
     parameters, drawn = dict(model.named_parameters()), _drawn_buffers(training)
     frozen = {*drawn, *(name for name, parameter in parameters.items() if not parameter.requires_grad)}
+
+    noise = noise_per_example(model, training.task.inputs)
+    if training.computation is None:  # what a module keeps from its first use is then made of numbers, not of a trace
+        x, _ = training.task.examples(torch.full((2, training.task.draws), 0.5), constants)
+        with torch.no_grad():
+            apply(parameters, x, torch.full((2, noise), 0.5))
+            predict(parameters, x)
 
     def held(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """``function`` of the parameters without a gradient for the frozen ones, which then stay as they are."""
@@ -169,11 +198,11 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         constants={k: v.shape for k, v in constants.items()},
         draws=training.task.draws,
         examples=training.task.examples,
-        model=held(functional(train_model, training=True)),
+        model=held(apply),
         predict=lambda parameters, x: predict(parameters, x),
         penalties=tuple(held(of_parameters(model, penalty.function)) for penalty in training.penalties),
         bounds={name: limits for name, limits in parameter_bounds(model).items() if name not in frozen},
-        noise=noise_per_example(model, training.task.inputs),
+        noise=noise,
         batch=training.batch,
         error=getattr(training.task, "error", squared_error),
         betas=training.optimiser.betas,
@@ -184,9 +213,9 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
     return step, model
 
 
-def attempt(training: Training, step: Step, loop: Loop, device: str) -> None:
+def attempt(training: Training, loop: Loop, device: str) -> None:
     """One step and both evaluations of one run; raises if ``loop`` cannot run the model or finds other numbers."""
-    runs = [Run(training, training.seeds[0])]
+    runs, (step, _) = [Run(training, training.seeds[0])], make_step(training)
     start, plain = initial_parameters(runs), Eager(step)
     own = {k: v.to(device) for k, v in start.items()}
     model = training.build(seed=0)

@@ -156,7 +156,8 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         forms.setdefault(run.training.form, {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
-        count = sum(p.numel() for p in stack.checked_model(example).parameters())
+        model = stack.checked_model(example, {run.seed for run in group.values()})
+        count = sum(p.numel() for p in model.parameters())
         per_run = 4 * (8 * count + len(example.penalties) * example.evaluate_every)
         size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
         items = list(group.items())
@@ -419,13 +420,14 @@ def _cached_loop(
 
     ``step``: that of the training, if it is there already.
     """
-    key = (training.form, backend, device, threads)
+    foreign = training.computation is None
+    own = (training.model, *(p.function for p in training.penalties)) if foreign else ()
+    key = (training.form, own, backend, device, threads)
     if key not in _loops:
-        foreign = training.computation is None
         try:
-            step = step or stack.make_step(training)[0]
-            trial = partial(stack.attempt, training, step, device=device) if foreign else None
-            _loops[key] = choose(step, backend, device, threads, trial)
+            trial = partial(stack.attempt, training, device=device) if foreign else None
+            fresh = (lambda: stack.make_step(training)[0]) if foreign or step is None else (lambda: step)
+            _loops[key] = choose(fresh, backend, device, threads, trial)
         except Exception as error:
             if not foreign:
                 raise
