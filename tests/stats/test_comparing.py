@@ -51,8 +51,12 @@ def test_boschloo_by_brute_force():
 
 
 def test_counts_must_make_sense():
-    with pytest.raises(ValueError, match="success counts"):
-        boschloo((3, 2), (1, 2))
+    for test in (boschloo, fisher):
+        for counts in ((3, 2), (-1, 3), (0, 0)):
+            with pytest.raises(ValueError, match="success counts must lie between 0 and a positive number of runs"):
+                test(counts, (1, 25))
+            with pytest.raises(ValueError, match="success counts must lie between 0 and a positive number of runs"):
+                test((1, 25), counts)
 
 
 def test_q_values_are_benjamini_hochbergs():
@@ -67,6 +71,7 @@ def test_verdict_words():
     assert verdict((3, 3), None).word == "not published"
     assert verdict((1, 1), (13, 25)).word == "too few runs"
     assert verdict((0, 0), (13, 25)).word == "too few runs"
+    assert verdict((13, 25), (0, 0)).word == "too few runs"
 
 
 def test_a_table_of_equal_rates_has_few_differences():

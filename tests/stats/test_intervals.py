@@ -181,13 +181,24 @@ def test_published_sparsity_at_its_upper_bound_is_the_plain_mean():
     assert found.high == 0.5
 
 
+def test_published_sparsity_counts_values_above_its_bound_as_the_bound():
+    """The authors clip before all else: x = pmin(0.5 - 1e-16, ...)."""
+    for x in ([0.7, 0.8, 0.9], [0.1, 0.2, 0.8], [0.5, 0.49999, 3.0]):
+        assert sparsity_mean(x, "published") == sparsity_mean(np.minimum(x, 0.5), "published")
+    bound = sparsity_mean([0.7, 0.8, 0.9], "published")
+    assert (bound.value, bound.low, bound.high) == (0.5, 0.5, 0.5)
+
+
 def test_published_gamma_falls_back_to_t_for_equal_steps():
     assert gamma_mean([1000.0, 1000.0], "published").how == "normal"
     assert gamma_mean([1000.0, 1001.0], "published").how == "gamma, variance held"
 
 
 def test_values_no_gamma_or_beta_can_have():
-    assert gamma_mean([0.0, 1000.0, 2000.0]) == normal_mean([0.0, 1000.0, 2000.0], lowest=0)
+    for method in ("true", "published"):
+        assert gamma_mean([0.0, 1000.0, 2000.0], method) == normal_mean([0.0, 1000.0, 2000.0], lowest=0)
+        infinite = gamma_mean([1000.0, np.inf], method)
+        assert (infinite.value, infinite.low, infinite.high, infinite.n) == (np.inf, None, None, 2)
     above = sparsity_mean([0.1, 0.2, 0.8])
     assert above.how == "normal"
     assert above.value == pytest.approx(1.1 / 3)

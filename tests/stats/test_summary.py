@@ -27,6 +27,11 @@ def test_means_are_over_solved_runs_and_rates_over_all():
     assert found.sparsity_published.value == pytest.approx(0.00125, rel=0.05)
 
 
+def test_a_run_solved_at_its_first_step_counts_with_0():
+    found = summarise([Outcome(True, 0, 0.1), Outcome(True, 1000, 0.1)])
+    assert (found.solved_at.value, found.solved_at_published.value) == (500, 500)
+
+
 def test_nothing_solved_has_no_means():
     found = summarise(RUNS[4:])
     assert found.success.value == 0

@@ -103,3 +103,7 @@ def test_settings_that_cannot_be_are_refused():
         RecurrentArithmetic("add", section=6)
     with pytest.raises(ValueError, match="lengths"):
         RecurrentArithmetic("add", test_length=0)
+    with pytest.raises(ValueError, match="the test_scale of sqrt must not go below 0"):
+        StaticArithmetic("sqrt", test_scale=(-1.0, 1.0))
+    with pytest.raises(ValueError, match="the scale of sqrt must not go below 0"):
+        RecurrentArithmetic("sqrt", scale=(-1.0, 1.0))

@@ -93,5 +93,7 @@ def test_wrong_settings_are_named():
         SingleModule("plus")
     with pytest.raises(ValueError, match="train_range must be"):
         SingleModule("add", (2.0, 1.0))
+    with pytest.raises(ValueError, match="epsilon must lie between 0 and 1"):
+        SingleModule("add", epsilon=0.0)
     with pytest.raises(ValueError, match="equally wide"):
         SingleModule("add", (1.0, 2.0), ((-2.0, -1.0), (1.0, 3.0)))

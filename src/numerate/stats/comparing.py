@@ -13,6 +13,7 @@ Counts = tuple[int, int]
 
 def fisher(ours: Counts, theirs: Counts) -> float:
     """Two-sided p-value of Fisher's exact test."""
+    _check(ours, theirs)
     (k, n), (l, m) = ours, theirs  # noqa: E741
     return float(_fisher_table(n, m)[k, l])
 
@@ -24,13 +25,17 @@ def boschloo(ours: Counts, theirs: Counts) -> float:
     The p-value is the largest probability, over every common success rate, of a table whose Fisher p-value is at most
     the observed one. It keeps its level like Fisher's test and is never less powerful.
     """
+    _check(ours, theirs)
     (k, n), (l, m) = ours, theirs  # noqa: E741
-    if not (0 <= k <= n and 0 <= l <= m and n > 0 and m > 0):
-        raise ValueError(f"success counts must lie between 0 and a positive number of runs, got {ours} and {theirs}")
     table = _fisher_table(n, m)
     extreme = table <= table[k, l] * (1 + 1e-9)
     first, second = _binomial_table(n), _binomial_table(m)
     return float(min(1.0, np.einsum("rk,kl,rl->r", first, extreme.astype(float), second, optimize=True).max()))
+
+
+def _check(ours: Counts, theirs: Counts) -> None:
+    if not all(0 <= solved <= runs and runs > 0 for solved, runs in (ours, theirs)):
+        raise ValueError(f"success counts must lie between 0 and a positive number of runs, got {ours} and {theirs}")
 
 
 @cache
@@ -75,7 +80,7 @@ def verdict(ours: Counts, theirs: Counts | None, level: float = 0.05) -> Verdict
 
 def verdicts(pairs: Sequence[tuple[Counts, Counts | None]], level: float = 0.05) -> list[Verdict]:
     """A whole table: Boschloo's exact test per cell, Benjamini–Hochberg over the cells that have a published number."""
-    tested = [i for i, (ours, theirs) in enumerate(pairs) if theirs is not None and ours[1] > 0]
+    tested = [i for i, (ours, theirs) in enumerate(pairs) if theirs is not None and ours[1] > 0 and theirs[1] > 0]
     p_values = {i: boschloo(*pairs[i]) for i in tested}  # type: ignore[arg-type]
     q_values = dict(zip(tested, false_discovery(list(p_values.values()))))
     words = []

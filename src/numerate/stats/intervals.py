@@ -25,7 +25,7 @@ GAMMA_LIMIT = 1e-5  # a Beta on values below this is a gamma to more digits than
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; None where there is none (no data, or one value only). ``how``: the method."""
+    """A value with its 95 % interval; None where there is none (no data, one value, infinity). ``how``: the method."""
 
     value: float | None
     low: float | None = None
@@ -45,10 +45,12 @@ def wilson(k: int, n: int) -> Estimate:
 
 
 def normal_mean(x: Any, lowest: float = -np.inf, highest: float = np.inf) -> Estimate:
-    """The sample mean ± t·sd/√n; the interval is cut at ``lowest`` and ``highest``."""
+    """The sample mean ± t·sd/√n; the interval is cut at ``lowest`` and ``highest``. An infinite mean has none."""
     x = _values(x)
     if len(x) < 2:
         return Estimate(float(x[0]) if len(x) else None, n=len(x), how="one value" if len(x) else "no values")
+    if np.isinf(x).any():
+        return Estimate(sum(x.tolist()), n=len(x), how="infinite values")  # the sum is as infinite as the mean
     mean, sd = float(x.mean()), float(x.std(ddof=1))
     half = float(distributions.t.ppf(0.975, len(x) - 1)) * sd / np.sqrt(len(x))
     low, high = np.clip([mean - half, mean + half], lowest, highest)
@@ -74,14 +76,16 @@ def gamma_mean(x: Any, method: Method = "true") -> Estimate:
     """The mean of positive values such as steps, with the profile-likelihood interval of a gamma distribution.
 
     ``method="published"``: as printed in the papers (see above). Values that are all equal give an interval of zero
-    width; one value gives none; a zero, which no gamma has, gives the normal interval.
+    width; one value gives none, nor do infinite ones; a zero, which no gamma has, gives the normal interval.
     """
     x = _values(x)
+    if len(x) < 2 or x.min() <= 0 or np.isinf(x).any():
+        return normal_mean(x, lowest=0)
     if method == "published":
-        if len(x) < 2 or x.std(ddof=1) <= 1e-5:
+        if x.std(ddof=1) <= 1e-5:
             return normal_mean(x)
         return Estimate(*_conditional_gamma(_Gamma.of(x)), len(x), "gamma, variance held")
-    if len(x) < 2 or x.min() <= 0 or _equal(x):
+    if _equal(x):
         return normal_mean(x, lowest=0)
     return Estimate(*_profile_gamma(_Gamma.of(x)), len(x), "gamma profile")
 
@@ -89,8 +93,9 @@ def gamma_mean(x: Any, method: Method = "true") -> Estimate:
 def sparsity_mean(x: Any, method: Method = "true") -> Estimate:
     """The mean of sparsity errors in [0, 1/2], with the profile-likelihood interval of a Beta distribution on 2x.
 
-    ``method="published"``: as printed in the papers (see above), with their fallbacks. The true method falls back to
-    the normal interval where no Beta fits: values above 1/2, or a sample mean outside the Beta's own interval.
+    ``method="published"``: as printed in the papers (see above), with their fallbacks; values above 1/2 count as 1/2
+    there. The true method falls back to the normal interval where no Beta fits: values above 1/2, or a sample mean
+    outside the Beta's own interval.
     """
     x = _values(x)
     if method == "published":
@@ -109,6 +114,7 @@ def sparsity_mean(x: Any, method: Method = "true") -> Estimate:
 
 
 def _published_sparsity(x: np.ndarray) -> Estimate:
+    x = np.minimum(x, 0.5)
     clipped = np.clip(x, TINY, 0.5 - TINY)
     if len(x) < 2 or clipped.std(ddof=1) <= 1e-10 or clipped.mean() > 0.5 - SMALLEST_FIT:
         return normal_mean(x, 0.0, 0.5)

@@ -12,7 +12,18 @@ import torch
 from torch import Tensor
 
 from numerate.streams import Domain, first_words
-from numerate.tasks.task import OPERATIONS, Range, Split, check_range, intervals, is_union, range_constants, spread
+from numerate.tasks.task import (
+    OPERATIONS,
+    UNARY,
+    Range,
+    Split,
+    check_range,
+    check_root,
+    intervals,
+    is_union,
+    range_constants,
+    spread,
+)
 
 Operations = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
 Polynomial = dict[tuple[int, ...], float]
@@ -22,9 +33,13 @@ Polynomial = dict[tuple[int, ...], float]
 def operate(sums: Sequence[Tensor], number: Tensor, operations: Operations = OPERATIONS) -> Tensor:
     """The operation of this number (its place in ``operations``, a scalar tensor), going on over all ``sums``.
 
-    All are computed, then one is chosen: they cost little beside the sums, and runs of all share one stack.
+    A function of one number is that of the first sum. All are computed, then one is chosen: they cost little beside
+    the sums, and runs of all share one stack.
     """
-    y, *others = (reduce(operation, sums) for operation in operations.values())
+    y, *others = (
+        operation(sums[0], sums[0]) if name in UNARY else reduce(operation, sums)
+        for name, operation in operations.items()
+    )
     for place, other in enumerate(others, 1):
         y = torch.where(number == place, other, y)
     return y
@@ -35,8 +50,9 @@ class Arithmetic:
     """y = a ∘ b, a and b sums over neighbouring, overlapping subsets of the inputs; their place is drawn once per run.
 
     A subset has ⌊subset_ratio · inputs⌋ elements, an overlap ⌊overlap_ratio · subset⌋. With more than two subsets the
-    operation goes on over all of them. :func:`ten_parameter_function` gives the special case of Table 1.
-    ``thresholds="used"`` counts every subset and overlap one element too long, as the published tables did.
+    operation goes on over all of them; square and sqrt are those of the first. :func:`ten_parameter_function` gives
+    the special case of Table 1. ``thresholds="used"`` counts every subset and overlap one element too long, as the
+    published tables did.
     """
 
     operation: str
@@ -58,10 +74,27 @@ class Arithmetic:
             raise ValueError(f"thresholds must be 'used' or 'meant', got {self.thresholds!r}")
         check_range("train_range", self.train_range)
         check_range("test_range", self.test_range)
+        check_root(self.operation, train_range=self.train_range, test_range=self.test_range)
+        if not 0 < self.epsilon < 1:
+            raise ValueError(f"epsilon must lie between 0 and 1, got {self.epsilon}")
+        if not 0 <= self.overlap_ratio <= 1:
+            raise ValueError(f"overlap_ratio must be at least 0 and at most 1, got {self.overlap_ratio}")
+        if self.count < 1:
+            raise ValueError("there must be at least one subset")
         if self.fixed is None and (self.subset < 1 or self.total > self.inputs):
             raise ValueError(
                 f"{self.subsets} subsets of {self.subset} with overlap {self.overlap} take {self.total} inputs; "
                 f"there are {self.inputs}"
+            )
+        if not all(0 <= first < last <= self.inputs for first, last in self.fixed or ()):
+            raise ValueError(
+                f"fixed subsets must be (first, one past the last) of {self.inputs} inputs, got {self.fixed!r}"
+            )
+        sizes = [self.subset] if self.fixed is None else [last - first for first, last in self.fixed[1:]]
+        if self.operation == "div" and self.count > 1 and any(_may_vanish(self.test_range, size) for size in sizes):
+            raise ValueError(
+                "no sum of a subset of the test_range of div may be 0, where quotients are infinite, got "
+                f"{self.test_range!r}"
             )
 
     @property
@@ -132,6 +165,16 @@ class Arithmetic:
 def ten_parameter_function(operation: str = "mul", **settings: object) -> Arithmetic:
     """(x1 + x2 + x3 + x4) ∘ (x1 + x2): the motivating example of Madsen & Johansen (2020), Table 1."""
     return Arithmetic(operation, inputs=4, fixed=((0, 4), (0, 2)), **settings)  # type: ignore[arg-type]
+
+
+def _may_vanish(span: Range, count: int) -> bool:
+    """Whether a sum of ``count`` numbers may come so near to 0 that the mean square of its inverse is infinite.
+
+    At the edge of where a sum lies its density has a zero of order ``count`` - 1, which is enough from three on.
+    """
+    (a, b), (c, d) = intervals(span)[0], intervals(span)[-1]
+    ends = [(i * a + (count - i) * c, i * b + (count - i) * d) for i in range(count + 1)]
+    return any(low < 0 < high or (count < 3 and 0 in (low, high)) for low, high in ends)
 
 
 @cache

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from numerate.streams import Domain, words
 from numerate.tasks.arithmetic import operate
-from numerate.tasks.task import OPERATIONS, Split
+from numerate.tasks.task import OPERATIONS, Split, check_interval, check_root
 
 KINDS = ("uniform", "normal", "exponential")
 CUT = 0.5 * math.erfc(3 / math.sqrt(2))  # probability below three standard deviations
@@ -51,8 +51,9 @@ class Distribution:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if not self.low < self.high or (self.kind == "exponential" and self.low != 0):
-            raise ValueError(f"need low < high, and low = 0 for an exponential, got {self.low} and {self.high}")
+        check_interval("a distribution", (self.low, self.high))
+        if self.kind == "exponential" and self.low != 0:
+            raise ValueError(f"low must be 0 for an exponential, got {self.low}")
 
     @property
     def name(self) -> str:
@@ -98,6 +99,9 @@ class DistributedArithmetic:
             raise ValueError(f"inputs must be at least 2, got {self.inputs}")
         if self.train.kind != self.test.kind:
             raise ValueError(f"both distributions must be of one kind, got {self.train.kind} and {self.test.kind}")
+        check_root(self.operation, train=(self.train.low, self.train.high), test=(self.test.low, self.test.high))
+        if not 0 < self.limit < math.inf:
+            raise ValueError(f"limit must be positive and finite, got {self.limit}")
 
     @property
     def outputs(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from numerate.tasks.task import Interval, Split, check_range, range_constants, spread
+from numerate.tasks.task import Interval, Split, check_interval, range_constants, spread
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Identity:
     furthest: int = 1000
 
     def __post_init__(self) -> None:
-        check_range("train_range", self.train_range)
+        check_interval("train_range", self.train_range)
         if self.furthest < 1:
             raise ValueError(f"furthest must be at least 1, got {self.furthest}")
 

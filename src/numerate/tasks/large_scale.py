@@ -1,5 +1,6 @@
 """Large-scale arithmetic on Sobol's points (Heim et al. 2020)."""
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from numerate.streams import Domain, uniform
 from numerate.tasks.arithmetic import operate
-from numerate.tasks.task import Interval, Split, check_range
+from numerate.tasks.task import Interval, Split, check_interval, check_root
 
 BITS = 12
 POINTS = 2**BITS
@@ -36,8 +37,8 @@ class LargeScale:
     """y = a ∘ b or a function of a; a and b are sums over two halves of the inputs that overlap by a quarter.
 
     Inputs are drawn with replacement from the first 4096 points of Sobol's sequence, all of whose binary digits are
-    shifted by digits drawn for each run and split (Owen 1995), which leaves the set as evenly spread. Success: a test
-    error below 1e-4 of the mean square of y.
+    shifted by digits drawn for each run and split (Owen 1995), which leaves the set as evenly spread. For 1 / a, points
+    where a is 0 are moved by half a step of the grid. Success: a test error below 1e-4 of the mean square of y.
     """
 
     operation: str
@@ -50,12 +51,13 @@ class LargeScale:
     def __post_init__(self) -> None:
         if self.operation not in FUNCTIONS:
             raise ValueError(f"operation must be one of {', '.join(FUNCTIONS)}, got {self.operation!r}")
-        if not 0 <= self.overlap <= self.subset or 2 * self.subset - self.overlap > self.inputs:
+        if self.subset < 1 or not 0 <= self.overlap <= self.subset or 2 * self.subset - self.overlap > self.inputs:
             raise ValueError(
                 f"two subsets of {self.subset} with overlap {self.overlap} do not fit into {self.inputs} inputs"
             )
-        for split in ("train", "test"):
-            check_range(f"{split}_range", self.span(split))
+        check_interval("train_range", self.span("train"))
+        check_interval("test_range", self.span("test"))
+        check_root(self.operation, train_range=self.span("train"), test_range=self.span("test"))
 
     @property
     def outputs(self) -> int:
@@ -71,9 +73,9 @@ class LargeScale:
 
     def span(self, split: Split) -> Interval:
         """Where the inputs of a split lie: as given, else as the paper has it for this function."""
-        own, known = (self.train_range, self.test_range), RANGES[self.operation]
         place = int(split == "test")
-        return own[place] or known[place]
+        own = (self.train_range, self.test_range)[place]
+        return RANGES[self.operation][place] if own is None else own
 
     def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
         low, high = self.span(split)
@@ -84,6 +86,7 @@ class LargeScale:
         return {
             "low": torch.tensor(low),
             "width": torch.tensor(high - low),
+            "aside": torch.tensor((high - low) / POINTS / 2 if self.operation == "inverse" else 0.0),
             "members": members,
             "directions": directions(self.inputs),
             "halves": 0.5 ** torch.arange(BITS),
@@ -98,11 +101,16 @@ class LargeScale:
         digits = (ones - 2 * torch.floor(ones / 2)).unflatten(-1, (self.inputs, BITS))
         place = (digits * constants["halves"]).sum(-1) / 2
         x = constants["low"] + constants["width"] * place
+        a, _ = (x @ constants["members"]).split(1, dim=-1)
+        x = torch.where(a == 0, x + constants["aside"], x)
         sums = (x @ constants["members"]).split(1, dim=-1)
         return x, operate(sums, constants["operation"], FUNCTIONS)
 
     def threshold(self) -> float:
-        return 1e-4 * _mean_square(self)
+        found = 1e-4 * _mean_square(self)
+        if not math.isfinite(found):
+            raise ValueError(f"the mean square of y, by which a run is judged, is not finite for {self!r}")
+        return found
 
 
 @cache

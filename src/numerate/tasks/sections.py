@@ -9,7 +9,16 @@ from torch import Tensor
 
 from numerate.streams import Domain, uniform, words
 from numerate.tasks.arithmetic import Operations, operate
-from numerate.tasks.task import OPERATIONS, TEST_SEED, Interval, Split, check_range, range_constants, spread
+from numerate.tasks.task import (
+    OPERATIONS,
+    TEST_SEED,
+    Interval,
+    Split,
+    check_interval,
+    check_root,
+    range_constants,
+    spread,
+)
 
 FUNCTIONS: Operations = {**OPERATIONS, "a": lambda a, b: a}
 """The six operations, and the first sum itself."""
@@ -41,8 +50,9 @@ class StaticArithmetic:
 
     def __post_init__(self) -> None:
         _check(self.operation, self.inputs, self.section)
-        check_range("train_scale", self.train_scale)
-        check_range("test_scale", self.test_scale)
+        check_interval("train_scale", self.train_scale)
+        check_interval("test_scale", self.test_scale)
+        check_root(self.operation, train_scale=self.train_scale, test_scale=self.test_scale)
 
     @property
     def outputs(self) -> int:
@@ -86,7 +96,8 @@ class RecurrentArithmetic:
 
     def __post_init__(self) -> None:
         _check(self.operation, self.inputs, self.section)
-        check_range("scale", self.scale)
+        check_interval("scale", self.scale)
+        check_root(self.operation, scale=self.scale)
         if self.length < 1 or self.test_length < 1:
             raise ValueError(f"lengths must be at least 1, got {self.length} and {self.test_length}")
 

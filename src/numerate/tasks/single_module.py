@@ -46,6 +46,8 @@ class SingleModule:
             raise ValueError(f"inputs must be at least 2, got {self.inputs}")
         check_range("train_range", self.train_range)
         check_range("test_range", self.test_range)
+        if not 0 < self.epsilon < 1:
+            raise ValueError(f"epsilon must lie between 0 and 1, got {self.epsilon}")
         if self.operation == "div" and math.isinf(size_moments(self.test_range)[2]):
             raise ValueError(
                 f"the test_range of div must not hold 0, where quotients are infinite, got {self.test_range!r}"

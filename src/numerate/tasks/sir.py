@@ -33,6 +33,8 @@ class FractionalSIR:
     every: int = 4
 
     def __post_init__(self) -> None:
+        if self.days < 1 or self.every < 1:
+            raise ValueError(f"days and every must be at least 1, got {self.days} and {self.every}")
         if self.days % self.every or not self.starts or not self.test_starts:
             raise ValueError(f"days ({self.days}) must be a multiple of every ({self.every}), and starts not empty")
 

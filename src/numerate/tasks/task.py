@@ -1,7 +1,9 @@
 """What a task is, and the two pieces that all arithmetic tasks share: ranges and operations."""
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal, Protocol
+from numbers import Real
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +25,8 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sqrt": lambda a, b: torch.sqrt(a),
     "square": lambda a, b: a * a,
 }
+UNARY = ("sqrt", "square")
+"""Those that are functions of the first number alone."""
 
 
 class Task(Protocol):
@@ -73,10 +77,30 @@ def is_union(span: Range) -> bool:
 
 def check_range(name: str, span: Range) -> None:
     """One clear sentence unless ``span`` is [low, high) or two such of equal width."""
-    if not all(low < high for low, high in intervals(span)):
-        raise ValueError(f"{name} must be (low, high) with low < high, or two such intervals, got {span!r}")
+    if _is_interval(span):
+        return
+    if not (isinstance(span, Sequence) and len(span) == 2 and all(map(_is_interval, span))):
+        raise ValueError(f"{name} must be (low, high) with finite low < high, or two such intervals, got {span!r}")
     if len({round(high - low, 9) for low, high in intervals(span)}) != 1:
         raise ValueError(f"the two intervals of {name} must be equally wide, got {span!r}")
+
+
+def check_interval(name: str, span: Interval) -> None:
+    """The same for a task that takes no unions."""
+    if not _is_interval(span):
+        raise ValueError(f"{name} must be (low, high) with finite low < high, got {span!r}")
+
+
+def _is_interval(span: Any) -> bool:
+    numbers = isinstance(span, Sequence) and len(span) == 2 and all(isinstance(end, Real) for end in span)
+    return numbers and -math.inf < span[0] < span[1] < math.inf
+
+
+def check_root(operation: str, **spans: Range) -> None:
+    """One clear sentence if the operation is √ and one of ``spans`` has numbers below 0."""
+    for name, span in spans.items():
+        if operation == "sqrt" and min(low for low, _ in intervals(span)) < 0:
+            raise ValueError(f"the {name} of sqrt must not go below 0, where roots are not numbers, got {span!r}")
 
 
 def range_constants(span: Range) -> dict[str, Tensor]:

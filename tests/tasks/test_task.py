@@ -1,0 +1,73 @@
+"""What every task asks of its ranges."""
+
+import numpy as np
+import pytest
+
+from numerate.tasks import (
+    Arithmetic,
+    Distribution,
+    Identity,
+    LargeScale,
+    RecurrentArithmetic,
+    SingleModule,
+    StaticArithmetic,
+)
+
+UNIONS = [
+    lambda span: SingleModule("add", span),
+    lambda span: SingleModule("add", test_range=span),
+    lambda span: Arithmetic("add", span),
+    lambda span: Arithmetic("add", test_range=span),
+]
+"""Tasks that take a union of two intervals."""
+INTERVALS = [
+    Identity,
+    lambda span: StaticArithmetic("add", train_scale=span),
+    lambda span: StaticArithmetic("add", test_scale=span),
+    lambda span: RecurrentArithmetic("add", scale=span),
+    lambda span: LargeScale("add", train_range=span),
+    lambda span: LargeScale("add", test_range=span),
+]
+NO_RANGES = [
+    (1.0, 2.0, 3.0),
+    (1.0,),
+    (),
+    (1.0, float("inf")),
+    (float("-inf"), 1.0),
+    (float("nan"), 1.0),
+    (2.0, 1.0),
+    (1.0, 1.0),
+    ("1", "2"),
+    ((1.0, 2.0),),
+    ((1.0, 2.0), 3.0),
+    ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0)),
+    ((1.0, 2.0), (3.0, float("inf"))),
+    1.0,
+]
+
+
+@pytest.mark.parametrize("span", NO_RANGES, ids=str)
+@pytest.mark.parametrize("task", [*UNIONS, *INTERVALS])
+def test_what_is_no_range_is_refused_in_one_sentence(task, span):
+    with pytest.raises(ValueError, match=r"must be \(low, high\) with finite low < high"):
+        task(span)
+
+
+@pytest.mark.parametrize("task", INTERVALS)
+def test_a_union_is_refused_where_one_interval_is_taken(task):
+    with pytest.raises(ValueError, match=r"must be \(low, high\) with finite low < high, got \(\(-6"):
+        task(((-6.0, -2.0), (2.0, 6.0)))
+
+
+@pytest.mark.parametrize("span", [(1, 2), [1.0, 2.0], (np.float32(1), np.int64(2))], ids=str)
+@pytest.mark.parametrize("task", [*UNIONS, *INTERVALS])
+def test_numbers_may_be_of_any_type(task, span):
+    task(span)
+
+
+def test_a_distribution_has_finite_ends():
+    for low, high in ((0.0, float("inf")), (float("nan"), 1.0), (2.0, 1.0)):
+        with pytest.raises(ValueError, match="finite low < high"):
+            Distribution("normal", low, high)
+    with pytest.raises(ValueError, match="low must be 0 for an exponential"):
+        Distribution("exponential", 1.0, 2.0)
