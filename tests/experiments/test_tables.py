@@ -229,6 +229,22 @@ def test_missing_runs_are_counted_and_named(kept, sentence):
     assert missing(work, {row.key for row in rows if kept(row)}) == sentence
 
 
+def test_missing_names_with_commas_are_quoted_and_scattered_seeds_counted():
+    options = Options("smoke", 9)
+    work, rows = select(["nau2020/figure7"])[0].trainings(options), stored("nau2020/figure7", options)
+    kept = [row for row in rows if row.labels["unit"] == "NMU" and row.seed % 2 == 0]
+    told = missing(work, {row.key for row in kept})
+    assert "“NMU, no R_sparse”" in told
+    assert "seed 1 to 7, 4 of them;" in told
+
+
+def test_a_size_differs_from_the_papers_in_what_is_not_the_same_and_nothing_else():
+    assert told("zoo", Options("quick"))[1:] == ["10 inputs in place of 100", "8 seeds in place of 25"]
+    few = [row for row in stored("zoo", Options("quick")) if row.labels["task"] == "Single module, 2 inputs"]
+    found = list(map(str, unlike_paper(select(["zoo"])[0], Options("quick"), few)))
+    assert found == ["50,000 steps in place of 200,000", "8 seeds in place of 25"]
+
+
 def test_a_hundred_thousand_missing_seeds_are_named_at_once():
     work = select(["primer2022/table11"])[0].trainings(Options("smoke", 100_000, ("NMU",), ((1.0, 2.0),)))
     there = work[0].run_keys()[:1]

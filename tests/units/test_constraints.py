@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -85,6 +86,18 @@ def test_bounds_that_are_no_mapping_are_an_error_in_a_unit_and_none_of_ours_else
     with pytest.raises(ValueError, match=r"^the bounds of NAU must be a mapping of parameter name -> \(low, high\)"):
         apply_bounds_(unit)
     assert parameter_bounds(Holder((0.0, 1.0))) == {}
+
+
+def test_bounds_reach_through_wrappers_and_leave_computed_weights_alone():
+    assert parameter_bounds(torch.compile(NAU(2, 1), backend="eager")) == {"_orig_mod.weight": (-1.0, 1.0)}
+    assert parameter_bounds(nn.utils.parametrizations.weight_norm(NAU(2, 1), "weight")) == {}
+
+
+def test_limits_may_be_numbers_of_numpy_or_none():
+    holder = Holder({"part.weight": (np.float32(0.5), None), "part.bias": (np.int64(-1), 1)})
+    assert parameter_bounds(holder) == {"part.weight": (0.5, None), "part.bias": (-1.0, 1.0)}
+    apply_bounds_(holder)
+    assert holder.part.weight.min() >= 0.5
 
 
 def test_weights_inside_are_left_alone():

@@ -74,7 +74,7 @@ def _notes(
 
     departures = unlike_paper(experiment, options, rows, fewer)
     size = f"Size {options.size}: {', '.join(map(str, departures))}." if departures else ""
-    short = [each.short for each in departures if len(each.ours) <= 2]
+    short = [each.short if len(each.ours) <= 2 else f"fewer {each.name}" for each in departures]
     reasons = [*experiment.reasons, *(experiment.quick_reasons if options.size == "quick" else ())]
     notes = Notes(
         subtitle=experiment.about,
@@ -136,18 +136,24 @@ def unlike_paper(
     Nothing of what is the same, and nothing of configurations without a run, which :func:`missing` names.
     """
     found = _found(experiment.trainings(options), rows)
-    theirs = experiment.trainings(replace(options, size="paper", seeds=None))
-    pairs = {
-        "steps": ([t.steps for t, _ in found], [t.steps for t in theirs]),
-        "inputs": ([t.task.inputs for t, _ in found], [t.task.inputs for t in theirs]),
-        "time steps": ([_lengths(t) for t, _ in found], [_lengths(t) for t in theirs]),
-        "seeds": ([count for _, count in found], [len(t.seeds) for t in theirs]),
-        **{name: ([sizes[options.size]], [sizes["paper"]]) for name, sizes in (fewer or {}).items()},
+    published = experiment.trainings(replace(options, size="paper", seeds=None))
+    named, ours = ({repr(t.labels): t for t in some} for some in (published, experiment.trainings(options)))
+    pairs = [(t, named[repr(t.labels)]) for t, _ in found if repr(t.labels) in named]
+    others = [t for t, _ in found if repr(t.labels) not in named], [t for name, t in named.items() if name not in ours]
+    measures: dict[str, Callable[[Training], int | str]] = {
+        "steps": lambda t: t.steps, "inputs": lambda t: t.task.inputs, "time steps": _lengths
+    }  # fmt: skip
+    told: dict[str, tuple[list[Any], list[Any]]] = {
+        "seeds": ([count for _, count in found], [len(t.seeds) for t in published])
     }
-    if options.size == "paper":  # where runs are missing, the others still have the paper's steps and inputs
-        pairs = {"seeds": pairs["seeds"]}
-    told = [Departure(name, _each(ours), _each(published)) for name, (ours, published) in pairs.items()]
-    return [each for each in told if each.ours and each.ours != each.theirs]
+    told |= {name: ([sizes[options.size]], [sizes["paper"]]) for name, sizes in (fewer or {}).items()}
+    for name, of in measures.items() if options.size != "paper" else ():
+        unlike = [(of(t), of(partner)) for t, partner in pairs if of(t) != of(partner)]
+        single = [[of(t) for t in some] for some in others] if others[0] else [[], []]
+        told[name] = [a for a, _ in unlike] + single[0], [b for _, b in unlike] + single[1]
+    order = [*measures, "seeds", *(fewer or {})]
+    departures = [Departure(name, *map(_each, told[name])) for name in order if name in told]
+    return [each for each in departures if each.ours and each.ours != each.theirs]
 
 
 def _lengths(training: Training) -> str:
@@ -196,13 +202,17 @@ def missing(trainings: Sequence[Training], there: Collection[Key]) -> str:
 
 
 def _label(value: Any) -> str:
-    return show_range(value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return show_range(value)
+    return f"“{value}”" if "," in str(value) else str(value)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
-    """1, 3 or 1 to 24"""
-    together = len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1
-    return f"{seeds[0]} to {seeds[-1]}" if together else ", ".join(map(str, seeds))
+    """1, 3 or 1 to 24 or 1 to 49, 25 of them"""
+    if len(seeds) < 3:
+        return ", ".join(map(str, seeds))
+    some = "" if seeds[-1] - seeds[0] == len(seeds) - 1 else f", {len(seeds)} of them"
+    return f"{seeds[0]} to {seeds[-1]}{some}"
 
 
 def command(experiment: Experiment, options: Options) -> str:

@@ -78,15 +78,15 @@ def learnt_formula(row: Row) -> str:
 
     from numerate.units import formula
 
-    factory, task = _factory(row.config.get("model")), _task(row.config.get("task"))
-    if factory is None or task is None:
-        return "(shown for numerate's own models and tasks only)"
     weights = row.weights.get("best", {})
-    model = factory(task.inputs, task.outputs)
     try:
+        factory, task = _factory(row.config.get("model")), _task(row.config.get("task"))
+        if factory is None or task is None:
+            return "(shown for numerate's own models and tasks only)"
+        model = factory(task.inputs, task.outputs)
         model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
         return str(formula(model))
-    except (TypeError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         return f"({error})"
 
 

@@ -15,16 +15,15 @@ def number(value: float) -> str:
 
 
 def brief(value: float) -> str:
-    """A few signs: 0, 0.3, 4.2, 43, 870, 3·10⁵, 10⁻⁴."""
+    """A few signs, for narrow cells: 0, 0.3, 4.2, 43, 870, 3e5, 1e−4."""
     if not math.isfinite(value):
         return number(value)
     if value == 0:
         return "0"
     if 0.05 <= abs(value) < 9999.5:
         return (f"{value:.2g}" if abs(value) < 99.5 else f"{value:.0f}").replace("-", "−")
-    digit, exponent = f"{abs(value):.0e}".split("e")
-    factor = "" if digit == "1" else f"{digit}·"
-    return f"{'−' if value < 0 else ''}{factor}10{str(int(exponent)).translate(SUPERSCRIPT)}"
+    digit, exponent = f"{value:.0e}".split("e")
+    return f"{digit}e{int(exponent)}".replace("-", "−")
 
 
 def scientific(value: float) -> str:

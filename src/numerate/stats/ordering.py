@@ -59,7 +59,7 @@ def _p_values(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     if _orders(y) <= ARRANGEMENTS:
         looked_at = _arrangements(tuple(counts.tolist()))
     elif len(counts) == len(y):  # x has at least as many orders, so no ties either
-        return float(distributions.kendalltau(x, y)[1]), 2 / factorial(len(y))  # pyright: ignore[reportArgumentType]
+        return float(distributions.kendalltau(x, y, method="exact")[1]), 2 / factorial(len(y))  # pyright: ignore[reportArgumentType]
     else:
         looked_at = np.vstack([ranks, ranks[_permutations(len(y))]])  # the order that was found is one of them
     sums = np.abs(_sums(x, looked_at))

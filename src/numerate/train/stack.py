@@ -1,6 +1,7 @@
 """Turn configurations of one form into a stack that a loop can train: step, members, penalty weights, restarts."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -81,14 +82,15 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
     before = {buffer: value.clone() for buffer, value in model.named_buffers()}
     try:
         noise = torch.full((len(x), noise_per_example(model, task.inputs)), 0.5)
-        with torch.no_grad(), _Draws() as draws:
+        foreign = training.computation is None
+        with torch.no_grad(), _Draws() if foreign else nullcontext() as draws:
             functional(model, training=True)(dict(model.named_parameters()), x, noise)
             found = model.eval()(x)
     except UnsupportedRandomness as error:
         raise ValueError(f"{name} cannot be trained: {error}") from error
     except Exception as error:
         raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
-    if draws.found:
+    if draws is not None and draws.found:
         raise ValueError(
             f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
             "or torch.rand_like, one set for each example, and in training mode alone"
@@ -103,7 +105,7 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
     for penalty in training.penalties:
         if (value := penalty.function(model)).shape != ():
             raise ValueError(f"a penalty of {name} gives numbers of shape {tuple(value.shape)}, not a single one")
-    if training.computation is None:
+    if foreign:
         _check_start(training, list(dict.fromkeys([*training.seeds, *seeds]))[:MOST_CHECKED], x)
     return model
 
