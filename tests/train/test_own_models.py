@@ -1,6 +1,5 @@
 """What users bring: modules with buffers, dropout or state, tasks and schedules of their own."""
 
-import functools
 import random
 import threading
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ import torch
 from torch import nn
 
 from numerate.loops.cpp import Cpp
+from numerate.loops.noise import functional
 from numerate.loops.step import State
 from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Penalty, Training, stack, train
+from numerate.train import Adam, Penalty, Training, stack, train, trial
 from numerate.units import NMU, Unit, penalty
 
 SHORT = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
@@ -68,7 +68,7 @@ def test_a_stacked_run_that_was_interrupted_ends_as_one_that_was_not(model, tmp_
             assert np.array_equal(value, b.weights["final"][name])
 
 
-# ------------------------------------------------------------ identity
+# ------------------------------------------------------------ functions and tasks
 
 
 def constant(number):
@@ -82,153 +82,9 @@ def wide(hidden):
     return make
 
 
-def scaled(number):
-    class Scaled(Own):
-        def forward(self, x):
-            return number * super(Scaled, self).forward(x)  # noqa: UP008 (the class is taken from here, too)
-
-    return Scaled
-
-
-@dataclass(frozen=True)
-class Slope:
-    number: float
-
-    def at(self, t):
-        return self.number * t
-
-
-def identity(**settings):
-    (key,) = Training(**({"model": NMU, "task": TASK} | settings | {"seeds": (0,)})).run_keys()
-    return key
-
-
-def test_what_a_function_took_from_where_it_was_made_is_part_of_the_identity():
-    def with_schedule(schedule):
-        return identity(penalties=(Penalty(penalty, schedule),))
-
-    assert with_schedule(constant(1.0)) == with_schedule(constant(1.0)) != with_schedule(constant(2.0))
-    assert with_schedule(Slope(1.0).at) == with_schedule(Slope(1.0).at) != with_schedule(Slope(2.0).at)
-    assert len({with_schedule(f) for f in [lambda t, c=c: c * t for c in (1.0, 2.0)]}) == 2
-    assert identity(model=wide(4)) == identity(model=wide(4)) != identity(model=wide(5))
-    assert identity(model=scaled(1)) == identity(model=scaled(1)) != identity(model=scaled(2))
-
-
-def times(number):
-    def around(function):
-        @functools.wraps(function)
-        def inner(t):
-            return number * function(t)
-
-        return inner
-
-    return around
-
-
-def ones(t):
-    return torch.ones_like(t)
-
-
-def remembered(number):
-    @functools.lru_cache
-    def inner(t):
-        return number * t
-
-    return inner
-
-
-def derived(base, number):
-    class Derived(base):
-        factor = number
-
-        @staticmethod
-        def scale():
-            return number
-
-        def back(self):
-            return Other
-
-    class Other(Derived):
-        pass
-
-    return Derived
-
-
-BIASED = True
-
-
-def of_module(inputs, outputs):
-    return nn.Linear(inputs, outputs, bias=BIASED)
-
-
-def by_hand(inputs, outputs):
-    return nn.Linear(inputs, outputs, bias=BIASED)
-
-
-by_hand.__module__ = "__main__"
-
-
-def test_wrapped_functions_local_classes_and_numbers_of_the_module_are_told_apart(monkeypatch):
-    def with_schedule(schedule):
-        return identity(penalties=(Penalty(penalty, schedule),))
-
-    assert len({with_schedule(f) for f in (ones, times(1.0)(ones), times(2.0)(ones))}) == 3
-    assert with_schedule(remembered(1.0)) == with_schedule(remembered(1.0)) != with_schedule(remembered(2.0))
-    bases = [(Own, 1), (Own, np.int64(2)), (nn.Linear, 1)]
-    assert len({identity(model=derived(*chosen)) for chosen in bases}) == 3
-    assert identity(model=derived(Own, 1)) == identity(model=derived(Own, 1))
-    keys = []
-    for biased in (True, False):
-        monkeypatch.setitem(globals(), "BIASED", biased)
-        models = by_hand, lambda i, o: nn.Linear(i, o, bias=BIASED), of_module
-        keys.append([identity(model=model) for model in models])
-    # what was typed in or made on the spot; a file that is imported tells its numbers itself
-    assert [a != b for a, b in zip(*keys)] == [True, True, False]
-
-
-class Loose:
-    def at(self, t):
-        return t
-
-
-def test_a_method_of_what_cannot_be_written_down_is_refused():
-    with pytest.raises(TypeError, match=r"Loose.at uses self, but .* cannot be written into a configuration; use"):
-        identity(penalties=(Penalty(penalty, Loose().at),))
-
-
 def test_models_of_different_width_from_one_function_are_trained_apart(tmp_path):
     rows = trained(tmp_path, wide(3), wide(40))
     assert sorted(r.weights["final"]["0.weight"].shape for r in rows) == [(3, 2)] * 3 + [(40, 2)] * 3
-
-
-TYPED = """
-from torch import nn
-
-def helped(x):
-    return x * {helped}
-
-class Typed(nn.Linear):
-    kinds = ({kind},)
-
-    def __init__(self, inputs, outputs, factor={factor}):
-        super().__init__(inputs, outputs)
-        self.factor = factor
-
-    def forward(self, x):
-        return helped(super().forward(x) * self.factor * self.kinds[0]) * {number}
-"""
-
-
-def test_a_class_typed_in_anew_is_another_one(tmp_path):
-    same = dict.fromkeys(("helped", "kind", "factor", "number"), 1.0)
-    typed = []
-    for settings in (same, *(same | {changed: 2.0} for changed in same)):
-        typed.append({"__name__": "__main__"})
-        exec(TYPED.format(**settings), typed[-1])
-    models = [each["Typed"] for each in typed]
-    assert len({identity(model=model) for model in models}) == 5
-    rows = trained(tmp_path, models[0], models[-1])
-    assert len({r.scores["best_test"] for r in rows}) == 6
 
 
 @dataclass(frozen=True)
@@ -327,7 +183,7 @@ def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean():
     step, _ = stack.make_step(work)
     assert step.noise == 5
     drop = nn.Dropout(0.25)
-    apply = stack.functional(drop, training=True)
+    apply = functional(drop, training=True)
     noise = torch.linspace(0, 1, 401)[:-1].view(-1, 1)
     found = apply({}, torch.ones(400, 1), noise)
     assert (found == 0).float().mean() == 0.25
@@ -564,9 +420,27 @@ class Blind(Cpp):
 def test_a_loop_that_finds_other_numbers_than_plain_torch_is_not_used():
     work = Training(Own, TASK, **SHORT)
     step, _ = stack.make_step(work)
-    stack.attempt(work, Cpp(step), "cpu")
+    trial.attempt(work, Cpp(step), "cpu")
     with pytest.raises(RuntimeError, match="gradient of weight differs from that of plain PyTorch"):
-        stack.attempt(work, Blind(step), "cpu")
+        trial.attempt(work, Blind(step), "cpu")
+
+
+class HalfBroken(nn.Module):
+    """One parameter has no finite gradient from the start, another has none at all to give."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight, self.broken = (nn.Parameter(torch.zeros(outputs, inputs)) for _ in range(2))
+        self.empty = nn.Parameter(torch.zeros(0))
+
+    def forward(self, x):
+        return x @ self.weight.T + (x @ self.broken.abs().sqrt().T) * self.empty.sum().exp()
+
+
+def test_a_gradient_that_is_partly_not_a_number_is_that_of_plain_torch(tmp_path):
+    rows = trained(tmp_path, HalfBroken)
+    assert {r.status for r in rows} == {"diverged"}
+    assert {r.circumstances.backend for r in rows} != {"eager"}
 
 
 def test_a_loop_refuses_parameters_that_it_was_not_made_for():

@@ -32,7 +32,7 @@ from numerate.loops.ir import (
 )
 from numerate.loops.lower import lower
 from numerate.loops.step import Tensors
-from numerate.loops.trace import TRACING, NotLowered, trace
+from numerate.loops.trace import TRACING, NotLowered, example, trace
 
 Activate = Callable[[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
 
@@ -143,9 +143,6 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
         return named | {"dgx": dgx, "dgh": dgh}
 
     def inputs(batch: int) -> Tensors:
-        def example(shape: tuple[int, ...]) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float32, device="cpu")
-
         values = {name: example((batch, sizes.columns)) for name in ("gx", "gh")}
         for name, count, shape in (
             ("state", sizes.states, (batch, sizes.hidden)),

@@ -73,17 +73,17 @@ def training_step(step: Step) -> Traced:
         }
 
     def inputs(batch: int) -> Tensors:
-        groups = {name: _example(step.parameters) for name in ("parameters", "first", "second")}
-        groups["constants"] = _example(step.constants)
+        groups = {name: _examples(step.parameters) for name in ("parameters", "first", "second")}
+        groups["constants"] = _examples(step.constants)
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
-        values["uniforms"] = _zeros(batch, step.draws)
+        values["uniforms"] = example(batch, step.draws)
         if step.noise:
-            values["noise"] = _zeros(batch, step.noise)
+            values["noise"] = example(batch, step.noise)
         if step.penalties:
-            values["weights"] = _zeros(len(step.penalties))
+            values["weights"] = example(len(step.penalties))
         if step.clip is not None:
-            values["clip"] = _zeros(())
-        return values | {"rate": _zeros(()), "correction": _zeros(2)}
+            values["clip"] = example(())
+        return values | {"rate": example(()), "correction": example(2)}
 
     return trace(function, inputs, step.batch)
 
@@ -96,9 +96,9 @@ def evaluation(step: Step) -> Traced:
         return {"loss": step.error(step.predict(_group(values, "parameters"), x), y)}
 
     def inputs(batch: int) -> Tensors:
-        groups = {"parameters": _example(step.parameters), "constants": _example(step.constants)}
+        groups = {"parameters": _examples(step.parameters), "constants": _examples(step.constants)}
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
-        return values | {"uniforms": _zeros(batch, step.draws)}
+        return values | {"uniforms": example(batch, step.draws)}
 
     return trace(function, inputs, 128, any_size=True)
 
@@ -107,17 +107,17 @@ def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
     return torch.stack([weights[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
 
 
-def _zeros(*shape: Any) -> Tensor:
+def example(*shape: Any) -> Tensor:
     """An example of an input; its numbers do not matter, so none are drawn."""
-    return torch.zeros(*shape, dtype=torch.float32)
+    return torch.zeros(*shape, dtype=torch.float32, device="cpu")
 
 
 def _group(values: Tensors, name: str) -> Tensors:
     return {k.removeprefix(f"{name}."): v for k, v in values.items() if k.startswith(f"{name}.")}
 
 
-def _example(shapes: Any) -> Tensors:
-    return {name: _zeros(shape) for name, shape in shapes.items()}
+def _examples(shapes: Any) -> Tensors:
+    return {name: example(shape) for name, shape in shapes.items()}
 
 
 def trace(

@@ -1,7 +1,6 @@
 """Turn configurations of one form into a stack that a loop can train: step, members, penalty weights, restarts."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,23 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.parameter import UninitializedParameter
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from numerate.loops.eager import Eager
-from numerate.loops.noise import UnsupportedRandomness, functional, noise_per_example
-from numerate.loops.step import Loop, Members, State, Step, Tensors, squared_error
+from numerate.loops.noise import functional, noise_per_example
+from numerate.loops.step import Members, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
-from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Restart, Training
-from numerate.units import parameter_bounds, snapped_parameters, sparsity_error
+from numerate.units import parameter_bounds
 
 BLOCK = 64
 """Members; a multiple of what any processor computes at once."""
-MOST_CHECKED = 64
-"""Seeds of a user's own model that are tried before training."""
 
 
 @dataclass(frozen=True)
@@ -61,115 +54,22 @@ def shown_name(training: Training) -> str:
     return training.labels.get("unit") or getattr(training.model, "__name__", str(training.model))
 
 
-def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
-    """The model of seed 0 after a trial; one sentence if it, or one of ``seeds``, cannot be trained on the task."""
-    task, name = training.task, shown_name(training)
-    try:
-        model = training.build(seed=0)
-    except Exception as error:
-        sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
-        raise ValueError(f"{name} cannot make a model of {sizes}: {first_sentence(error)}") from error
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
-    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
-        raise ValueError(f"{name} has parameters whose shape is not known before its first use; give their sizes")
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError(f"{name} has no parameters to train")
-    if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
-        raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
-    uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
-    x, y = task.examples(uniforms, task.constants(0, "train"))
-    before = {buffer: value.clone() for buffer, value in model.named_buffers()}
-    try:
-        noise = torch.full((len(x), noise_per_example(model, task.inputs)), 0.5)
-        foreign = training.computation is None
-        with torch.no_grad(), _Draws() if foreign else nullcontext() as draws:
-            functional(model, training=True)(dict(model.named_parameters()), x, noise)
-            found = model.eval()(x)
-    except UnsupportedRandomness as error:
-        raise ValueError(f"{name} cannot be trained: {error}") from error
-    except Exception as error:
-        raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
-    if draws is not None and draws.found:
-        raise ValueError(
-            f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
-            "or torch.rand_like, one set for each example, and in training mode alone"
-        )
-    if changed := _differing(before, dict(model.named_buffers())):
-        raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
-    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != tuple(y.shape):
-        raise ValueError(
-            f"{name} makes {shape} of inputs of shape {tuple(x.shape)}, but the targets have {tuple(y.shape)}"
-        )
-    for penalty in training.penalties:
-        if (value := penalty.function(model)).shape != ():
-            raise ValueError(f"a penalty of {name} gives numbers of shape {tuple(value.shape)}, not a single one")
-    if foreign:
-        _check_start(training, list(dict.fromkeys([*training.seeds, *seeds]))[:MOST_CHECKED], x)
-    return model
-
-
-class _Draws(TorchDispatchMode):
-    """Notes whether torch's generator is used, by this thread."""
-
-    found = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        seeded = torch.Tag.nondeterministic_seeded in func.tags
-        before = torch.get_rng_state() if seeded else None
-        result = func(*args, **(kwargs or {}))
-        self.found = self.found or (before is not None and not torch.equal(before, torch.get_rng_state()))
-        return result
-
-
-def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
-    """One sentence unless a seed decides its model, and parameters and drawn buffers are all that seeds differ in."""
-    name, drawn = shown_name(training), _drawn_buffers(training)
-    some, other = (training.build(seed=0).state_dict() for _ in range(2))
-    if unkeyed := _differing(some, other):
-        raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
-    template, twin = training.build(seed=0), training.build(seed=0)
-    noise = torch.full((len(x), noise_per_example(twin, training.task.inputs)), 0.5)
-
-    def results(model: nn.Module, values: Tensors) -> list[Tensor]:
-        """What a model computes in both modes, and its penalties."""
-        modes = functional(model, training=True)(values, x, noise), functional(model, training=False)(values, x)
-        return [*modes, *(of_parameters(model, penalty.function)(values) for penalty in training.penalties)]
-
-    with torch.no_grad():
-        for seed in seeds:
-            model = training.build(seed)
-            values = dict(model.named_parameters()) | {buffer: model.get_buffer(buffer) for buffer in drawn}
-            expected = results(model, values)
-            if not all(map(_equal, results(model, values), expected)):
-                raise ValueError(
-                    f"{name} gives other numbers when it computes the same again; all that it computes with must be "
-                    "parameters, fixed, or drawn with torch.rand or torch.rand_like in training mode"
-                )
-            if not all(map(_equal, results(template, values), expected)):
-                raise ValueError(
-                    f"{name} has something else for seed {seed} than for seed 0, but only parameters and buffers of "
-                    "torch.float32 may differ"
-                )
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
+def equal(a: Tensor, b: Tensor) -> bool:
     """NaN equals NaN."""
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-def _differing(some: Tensors, others: Tensors) -> list[str]:
-    return [k for k in some | others if k not in some or k not in others or not _equal(some[k], others[k])]
+def differing(some: Tensors, others: Tensors) -> list[str]:
+    return [k for k in some | others if k not in some or k not in others or not equal(some[k], others[k])]
 
 
-def _drawn_buffers(training: Training) -> list[str]:
+def drawn_buffers(training: Training) -> list[str]:
     """Buffers that differ between seeds; each run keeps its own, as a parameter that is not trained."""
     if training.computation is not None:
         return []
     first, *others = (dict(training.build(seed).named_buffers()) for seed in range(8))
-    differing = {name for other in others for name in _differing(first, other)}
-    return [name for name, value in first.items() if name in differing and value.dtype == torch.float32]
+    drawn = {name for other in others for name in differing(first, other)}
+    return [name for name, value in first.items() if name in drawn and value.dtype == torch.float32]
 
 
 def make_step(training: Training) -> tuple[Step, nn.Module]:
@@ -177,7 +77,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
     model, train_model, eval_model = (training.build(seed=0) for _ in range(3))
     constants = _single(training.task.constants(0, "train"))
     apply, predict = functional(train_model, training=True), functional(eval_model, training=False)
-    parameters, drawn = dict(model.named_parameters()), _drawn_buffers(training)
+    parameters, drawn = dict(model.named_parameters()), drawn_buffers(training)
     frozen = {*drawn, *(name for name, parameter in parameters.items() if not parameter.requires_grad)}
 
     noise = noise_per_example(model, training.task.inputs)
@@ -215,42 +115,10 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
     return step, model
 
 
-def attempt(training: Training, loop: Loop, device: str) -> None:
-    """One step and both evaluations of one run; raises if ``loop`` cannot run the model or finds other numbers."""
-    runs, (step, _) = [Run(training, training.seeds[0])], make_step(training)
-    start, plain = initial_parameters(runs), Eager(step)
-    own = {k: v.to(device) for k, v in start.items()}
-    model = training.build(seed=0)
-    over_members(of_parameters(model, sparsity_error))(own)
-    over_members(of_parameters(model, snapped_parameters))(own)
-    for split in ("validation", "test"):
-        uniforms, fixed = evaluation_uniforms(training, split), constants(runs, split)
-        found = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
-            own, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
-        )
-        targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
-        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), 1e-5 * targets.square().mean())
-    state, expected = State.start(own), State.start(start)
-    weights = PenaltyWeights(runs)(0, 1, torch.ones(1))
-    loop.train(state, members(runs).to(device), weights.to(device), 1)
-    plain.train(expected, members(runs), weights, 1)
-    largest = torch.stack([value.abs().amax() for value in expected.first.values()]).amax()
-    for name, value in expected.first.items():
-        _compare(f"gradient of {name}", state.first[name].cpu(), value, 1e-4 * largest)
-
-
-def _compare(what: str, found: Tensor, expected: Tensor, unit: Tensor) -> None:
-    """Whether two ways to compute agree, as far as rounding allows; a NaN or infinity is one for both."""
-    tolerance = 0.01 * expected.abs().amax() + unit
-    agree = ((found - expected).abs() <= tolerance) | (~found.isfinite() & ~expected.isfinite())
-    if not agree.all():
-        raise RuntimeError(f"its {what} differs from that of plain PyTorch")
-
-
 def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = None) -> Tensors:
     """Stacked parameters, each drawn from its own (seed, init, restarts) stream; float32."""
     counts = [0] * len(runs) if restarts is None else restarts
-    drawn = _drawn_buffers(runs[0].training)
+    drawn = drawn_buffers(runs[0].training)
     models = [run.training.build(run.seed, count) for run, count in zip(runs, counts)]
     members = [dict(m.named_parameters()) | {k: m.get_buffer(k) for k in drawn} for m in models]
     return {k: torch.stack([m[k].detach().float() for m in members]) for k in members[0]}

@@ -16,7 +16,7 @@ from torch import Tensor
 from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Circumstances, Key, Row, Store
-from numerate.train import stack
+from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
 from numerate.train.stack import Run
@@ -156,7 +156,7 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         forms.setdefault(run.training.form, {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
-        model = stack.checked_model(example, {run.seed for run in group.values()})
+        model = trial.checked_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
         per_run = 4 * (8 * count + len(example.penalties) * example.evaluate_every)
         size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
@@ -425,9 +425,9 @@ def _cached_loop(
     key = (training.form, own, backend, device, threads)
     if key not in _loops:
         try:
-            trial = partial(stack.attempt, training, device=device) if foreign else None
+            tried = partial(trial.attempt, training, device=device) if foreign else None
             fresh = (lambda: stack.make_step(training)[0]) if foreign or step is None else (lambda: step)
-            _loops[key] = choose(fresh, backend, device, threads, trial)
+            _loops[key] = choose(fresh, backend, device, threads, tried)
         except Exception as error:
             if not foreign:
                 raise

@@ -1,0 +1,164 @@
+"""Try a model before it is trained: whether it can be, whether a seed decides it, whether a loop computes it."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from numerate.loops.eager import Eager
+from numerate.loops.noise import UnsupportedRandomness, functional, noise_per_example
+from numerate.loops.step import Loop, State, Tensors
+from numerate.train.backends import evaluator, first_sentence
+from numerate.train.specification import Training
+from numerate.train.stack import (
+    PenaltyWeights,
+    Run,
+    constants,
+    differing,
+    drawn_buffers,
+    equal,
+    evaluation_uniforms,
+    initial_parameters,
+    make_step,
+    members,
+    of_parameters,
+    over_members,
+    shown_name,
+)
+from numerate.units import snapped_parameters, sparsity_error
+
+MOST_CHECKED = 64
+"""Seeds of a user's own model that are tried before training."""
+
+
+def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
+    """The model of seed 0 after a trial; one sentence if it, or one of ``seeds``, cannot be trained on the task."""
+    task, name = training.task, shown_name(training)
+    try:
+        model = training.build(seed=0)
+    except Exception as error:
+        sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
+        raise ValueError(f"{name} cannot make a model of {sizes}: {first_sentence(error)}") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise ValueError(f"{name} has parameters whose shape is not known before its first use; give their sizes")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(f"{name} has no parameters to train")
+    if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
+        raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
+    uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
+    x, y = task.examples(uniforms, task.constants(0, "train"))
+    before = {buffer: value.clone() for buffer, value in model.named_buffers()}
+    try:
+        noise = torch.full((len(x), noise_per_example(model, task.inputs)), 0.5)
+        foreign = training.computation is None
+        with torch.no_grad(), _Draws() if foreign else nullcontext() as draws:
+            functional(model, training=True)(dict(model.named_parameters()), x, noise)
+            found = model.eval()(x)
+    except UnsupportedRandomness as error:
+        raise ValueError(f"{name} cannot be trained: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
+    if draws is not None and draws.found:
+        raise ValueError(
+            f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
+            "or torch.rand_like, one set for each example, and in training mode alone"
+        )
+    if changed := differing(before, dict(model.named_buffers())):
+        raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != tuple(y.shape):
+        raise ValueError(
+            f"{name} makes {shape} of inputs of shape {tuple(x.shape)}, but the targets have {tuple(y.shape)}"
+        )
+    for penalty in training.penalties:
+        if (value := penalty.function(model)).shape != ():
+            raise ValueError(f"a penalty of {name} gives numbers of shape {tuple(value.shape)}, not a single one")
+    if foreign:
+        _check_start(training, list(dict.fromkeys([*training.seeds, *seeds]))[:MOST_CHECKED], x)
+    return model
+
+
+class _Draws(TorchDispatchMode):
+    """Notes whether torch's generator is used, by this thread."""
+
+    found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        seeded = torch.Tag.nondeterministic_seeded in func.tags
+        before = torch.get_rng_state() if seeded else None
+        result = func(*args, **(kwargs or {}))
+        self.found = self.found or (before is not None and not torch.equal(before, torch.get_rng_state()))
+        return result
+
+
+def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
+    """One sentence unless a seed decides its model, and parameters and drawn buffers are all that seeds differ in."""
+    name, drawn = shown_name(training), drawn_buffers(training)
+    some, other = (training.build(seed=0).state_dict() for _ in range(2))
+    if unkeyed := differing(some, other):
+        raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
+    template, twin = training.build(seed=0), training.build(seed=0)
+    noise = torch.full((len(x), noise_per_example(twin, training.task.inputs)), 0.5)
+
+    def results(model: nn.Module, values: Tensors) -> list[Tensor]:
+        """What a model computes in both modes, and its penalties."""
+        modes = functional(model, training=True)(values, x, noise), functional(model, training=False)(values, x)
+        return [*modes, *(of_parameters(model, penalty.function)(values) for penalty in training.penalties)]
+
+    with torch.no_grad():
+        for seed in seeds:
+            model = training.build(seed)
+            values = dict(model.named_parameters()) | {buffer: model.get_buffer(buffer) for buffer in drawn}
+            expected = results(model, values)
+            if not all(map(equal, results(model, values), expected)):
+                raise ValueError(
+                    f"{name} gives other numbers when it computes the same again; all that it computes with must be "
+                    "parameters, fixed, or drawn with torch.rand or torch.rand_like in training mode"
+                )
+            if not all(map(equal, results(template, values), expected)):
+                raise ValueError(
+                    f"{name} has something else for seed {seed} than for seed 0, but only parameters and buffers of "
+                    "torch.float32 may differ"
+                )
+
+
+def attempt(training: Training, loop: Loop, device: str) -> None:
+    """One step and both evaluations of one run; raises if ``loop`` cannot run the model or finds other numbers."""
+    runs, (step, _) = [Run(training, training.seeds[0])], make_step(training)
+    start, plain = initial_parameters(runs), Eager(step)
+    own = {k: v.to(device) for k, v in start.items()}
+    model = training.build(seed=0)
+    over_members(of_parameters(model, sparsity_error))(own)
+    over_members(of_parameters(model, snapped_parameters))(own)
+    for split in ("validation", "test"):
+        uniforms, fixed = evaluation_uniforms(training, split), constants(runs, split)
+        found = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
+            own, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
+        )
+        targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
+        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), 1e-5 * targets.square().mean())
+    state, expected = State.start(own), State.start(start)
+    weights = PenaltyWeights(runs)(0, 1, torch.ones(1))
+    loop.train(state, members(runs).to(device), weights.to(device), 1)
+    plain.train(expected, members(runs), weights, 1)
+    largest = torch.stack([_largest(value) for value in expected.first.values()]).amax()
+    for name, value in expected.first.items():
+        _compare(f"gradient of {name}", state.first[name].cpu(), value, 1e-4 * largest)
+
+
+def _compare(what: str, found: Tensor, expected: Tensor, unit: Tensor) -> None:
+    """Whether two ways to compute agree, as far as rounding allows; a NaN or infinity is one for both."""
+    agree = (found - expected).abs() <= 0.01 * _largest(expected) + unit
+    if not (agree | (~found.isfinite() & ~expected.isfinite())).all():
+        raise RuntimeError(f"its {what} differs from that of plain PyTorch")
+
+
+def _largest(values: Tensor) -> Tensor:
+    """Of the sizes of all that is finite, 0 included."""
+    return torch.cat([values[values.isfinite()].abs(), values.new_zeros(1)]).amax()
