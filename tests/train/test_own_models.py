@@ -2,6 +2,7 @@
 
 import random
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from numerate.loops.cpp import Cpp
 from numerate.loops.noise import functional
 from numerate.loops.step import State
 from numerate.results import Store
+from numerate.streams import Domain, derived_seed
 from numerate.tasks import SingleModule
 from numerate.train import Adam, Penalty, Training, stack, train, trial
 from numerate.units import NMU, Unit, penalty
@@ -316,7 +318,8 @@ def test_a_model_may_count_and_keep_what_does_not_change(tmp_path):
     assert np.allclose([r.scores["best_test"] for r in rows], [r.scores["best_test"] for r in plain], rtol=1e-4)
 
 
-def test_training_beside_a_thread_that_draws(tmp_path):
+@contextmanager
+def a_thread_that_draws():
     done = threading.Event()
 
     def draw():
@@ -326,10 +329,56 @@ def test_training_beside_a_thread_that_draws(tmp_path):
     thread = threading.Thread(target=draw)
     thread.start()
     try:
-        assert len(trained(tmp_path, Own)) == 3
+        yield
     finally:
         done.set()
         thread.join()
+
+
+def test_training_beside_a_thread_that_draws_is_training_alone(tmp_path):
+    alone = trained(tmp_path, Own, name="alone")
+    with a_thread_that_draws():
+        beside = trained(tmp_path, Own)
+    assert [r.scores["best_test"] for r in beside] == [r.scores["best_test"] for r in alone]
+
+
+class Draws(nn.Module):
+    """Every usual way to draw a start."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        shape = outputs, inputs
+        ways = torch.rand(shape), torch.randn(shape), torch.empty(shape).uniform_()
+        more = (
+            nn.init.orthogonal_(torch.empty(9, 9)),
+            torch.rand_like(ways[0]),
+            torch.normal(0.0, 1.0, (40,)),
+            torch.bernoulli(torch.full((40,), 0.5)),
+        )
+        whole = torch.randperm(9), torch.randint(1, 99, shape), torch.randint(99, shape)
+        for number, values in enumerate([*ways, *more, *whole]):
+            self.register_buffer(f"values{number}", values)
+
+
+class Seeds(nn.Module):
+    """Has one start, whatever the seed of its run."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        torch.manual_seed(0)
+        self.register_buffer("values", torch.rand(outputs, inputs))
+
+
+@pytest.mark.parametrize("model", [Draws, Seeds])
+def test_a_model_starts_from_the_stream_of_its_seed_whatever_other_threads_draw(model):
+    training = Training(model, TASK, seeds=(0,))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(3, Domain.INIT, 0))
+        expected = model(2, 1).state_dict()
+    with a_thread_that_draws():
+        for _ in range(50):
+            found = training.build(seed=3).state_dict()
+            assert all(torch.equal(found[name], values) for name, values in expected.items())
 
 
 def test_training_leaves_the_global_generator_alone(tmp_path):

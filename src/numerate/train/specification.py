@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from numerate.results import Key, config_hash
 from numerate.streams import Domain, derived_seed
@@ -134,6 +135,28 @@ class Training:
 
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The model of one run, its parameters drawn from the stream (seed, init, restarts)."""
-        with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derived_seed(seed, Domain.INIT, restarts))
+        with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), _Drawing(derived_seed(seed, Domain.INIT, restarts)):
             return self.model(self.task.inputs, self.task.outputs)
+
+
+class _Drawing(TorchDispatchMode):
+    """What this thread draws comes from a generator of its own, which no other thread can move.
+
+    The global one is seeded alike: a module that seeds it itself is found by that and gets the numbers it asks for.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.default_generator.manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
+            return func(*args, **kwargs)
+        device = args[0].device if args and isinstance(args[0], Tensor) else kwargs.get("device") or torch.device("cpu")
+        if device.type != "cpu":
+            return func(*args, **kwargs)
+        if (seed := torch.default_generator.initial_seed()) != self.generator.initial_seed():
+            self.generator.manual_seed(seed)
+        return func.overloadpacket(*args, **{**kwargs, "generator": self.generator})
