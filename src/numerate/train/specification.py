@@ -154,9 +154,15 @@ class _Drawing(TorchDispatchMode):
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
-        device = args[0].device if args and isinstance(args[0], Tensor) else kwargs.get("device") or torch.device("cpu")
-        if device.type != "cpu":
+        tensors = (value for value in args if isinstance(value, Tensor))
+        device = next((value.device for value in tensors), kwargs.get("device")) or torch.device("cpu")
+        if device.type != "cpu" or not _takes_generator(func.overloadpacket):
             return func(*args, **kwargs)
         if (seed := torch.default_generator.initial_seed()) != self.generator.initial_seed():
             self.generator.manual_seed(seed)
         return func.overloadpacket(*args, **{**kwargs, "generator": self.generator})
+
+
+def _takes_generator(packet: Any) -> bool:
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    return any(argument.name == "generator" for overload in overloads for argument in overload._schema.arguments)
