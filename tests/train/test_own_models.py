@@ -70,23 +70,7 @@ def test_a_stacked_run_that_was_interrupted_ends_as_one_that_was_not(model, tmp_
             assert np.array_equal(value, b.weights["final"][name])
 
 
-# ------------------------------------------------------------ functions and tasks
-
-
-def constant(number):
-    return lambda t: torch.full_like(t, number)
-
-
-def wide(hidden):
-    def make(inputs, outputs):
-        return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
-
-    return make
-
-
-def test_models_of_different_width_from_one_function_are_trained_apart(tmp_path):
-    rows = trained(tmp_path, wide(3), wide(40))
-    assert sorted(r.weights["final"]["0.weight"].shape for r in rows) == [(3, 2)] * 3 + [(40, 2)] * 3
+# ------------------------------------------------------------ tasks
 
 
 @dataclass(frozen=True)
@@ -292,7 +276,7 @@ def penalty_of_chance(model):
 
 def test_a_penalty_that_is_drawn_is_refused(tmp_path):
     with pytest.raises(ValueError, match="gives other numbers when it computes the same again"):
-        trained(tmp_path, Own, penalties=(Penalty(penalty_of_chance, constant(1.0)),))
+        trained(tmp_path, Own, penalties=(Penalty(penalty_of_chance, torch.ones_like),))
 
 
 class Bookkeeping(Own):
@@ -427,17 +411,21 @@ def vector(model):
 
 def test_a_penalty_of_several_numbers_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^a penalty of Own gives numbers of shape \(1, 2\), not a single one$"):
-        trained(tmp_path, Own, penalties=(Penalty(vector, constant(1.0)),))
+        trained(tmp_path, Own, penalties=(Penalty(vector, torch.ones_like),))
 
 
 def half(t):
     return 0.5
 
 
+def halves(t):
+    return torch.full_like(t, 0.5)
+
+
 def test_a_schedule_may_be_a_single_number(tmp_path):
     some, others = (
         trained(tmp_path, NMU, name=schedule.__name__, penalties=[Penalty(penalty, schedule)], seeds=np.arange(2))
-        for schedule in (constant(0.5), half)
+        for schedule in (halves, half)
     )
     assert [r.scores["best_test"] for r in some] == [r.scores["best_test"] for r in others]
 
@@ -494,6 +482,6 @@ def test_a_gradient_that_is_partly_not_a_number_is_that_of_plain_torch(tmp_path)
 
 def test_a_loop_refuses_parameters_that_it_was_not_made_for():
     step, _ = stack.make_step(Training(Own, TASK, **SHORT))
-    runs = [stack.Run(Training(wide(3), TASK, **SHORT), 0)]
+    runs = [stack.Run(Training(Sorted, TASK, **SHORT), 0)]
     with pytest.raises(ValueError, match=r"^parameter weight is missing, but this loop was made for shape \(1, 2\)$"):
         Cpp(step).train(State.start(stack.initial_parameters(runs)), stack.members(runs), torch.zeros(0, 1, 1), 1)

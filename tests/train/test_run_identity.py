@@ -14,6 +14,7 @@ from numerate.train import Penalty, Training, train
 from numerate.units import NMU, penalty
 
 TASK = SingleModule("mul")
+SHORT = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
 
 
 class Own(nn.Linear):
@@ -61,6 +62,13 @@ def test_what_a_function_took_from_where_it_was_made_is_part_of_the_identity():
     assert len({with_schedule(f) for f in [lambda t, c=c: c * t for c in (1.0, 2.0)]}) == 2
     assert identity(model=wide(4)) == identity(model=wide(4)) != identity(model=wide(5))
     assert identity(model=scaled(1)) == identity(model=scaled(1)) != identity(model=scaled(2))
+
+
+def test_models_of_different_width_from_one_function_are_trained_apart(tmp_path):
+    with Store(tmp_path / "a.sqlite") as store:
+        train([Training(wide(hidden), TASK, **SHORT) for hidden in (3, 40)], store)
+        shapes = [row.weights["final"]["0.weight"].shape for row in store.rows()]
+    assert sorted(shapes) == [(3, 2)] * 3 + [(40, 2)] * 3
 
 
 def times(number):
@@ -171,7 +179,6 @@ def test_a_class_typed_in_anew_is_another_one(tmp_path):
         exec(TYPED.format(**settings), typed[-1])
     models = [each["Typed"] for each in typed]
     assert len({identity(model=model) for model in models}) == 5
-    short = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
     with Store(tmp_path / "a.sqlite") as store:
-        train([Training(model, TASK, **short) for model in (models[0], models[-1])], store)
+        train([Training(model, TASK, **SHORT) for model in (models[0], models[-1])], store)
         assert len({row.scores["best_test"] for row in store.rows()}) == 6
