@@ -1,126 +1,23 @@
-"""What every recurrent layer promises; a layer added to ``numerate.recurrent`` is checked without a word here."""
+"""What every recurrent layer promises; a layer added to ``numerate.recurrent`` is checked without a word here.
+
+The layers and their options are in ``recurrent_cases.py``; transformations in ``test_recurrent_transformed.py``.
+"""
 
 import copy
-import inspect
 import io
 import re
-import shutil
-import subprocess
-import sys
-import warnings
-from typing import Any
 
 import pytest
 import torch
+from recurrent_cases import LAYERS, SMALL, B, I, T, cases, equal, make, random_state, sequence
 from torch import Tensor, nn
-from torch.func import functional_call, grad, stack_module_state, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-import numerate.recurrent
-from numerate.recurrent import CellLayer, ColumnCell, Recurrent, Step
-from numerate.units import NAU, NMU
+from numerate.recurrent import Step
 
 # torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-
-I, H, T, B = 3, 4, 5, 3  # noqa: E741  the papers' letters
-
-LAYERS: dict[str, type[CellLayer]] = {
-    name: layer
-    for name in numerate.recurrent.__all__
-    if inspect.isclass(layer := getattr(numerate.recurrent, name))
-    and issubclass(layer, CellLayer)
-    and layer is not CellLayer
-    and name == layer.__name__  # ONLSTM is OMLSTM
-}
-
-# What a layer needs at the small size of these tests.
-SMALL: dict[str, dict[str, Any]] = {
-    "StatisticalRU": {"statistics_size": 3, "summary_size": 2},
-    "NRU": {"memory_size": 4, "heads": 1},
-    "DNC": {"slots": 3, "width": 2, "read_heads": 2},
-    "RMA": {"encoder": (4, 2), "heads": 2, "rows": 3, "top_k": 2},
-    "RMC": {"slots": 2, "heads": 2},
-    "UnitRNN": {"unit": NAU},
-} | {gate + base: {"downsize": 2} for gate in ("OM", "UM") for base in ("LSTM", "GRU")}
-SMALL |= {name: {"timescale": 20} for name in ("CLSTM", "CGRU")}
-
-# Further options to be held to the same contract; {} is always among them.
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "RNN": [{"layer_norm": True, "recurrent_init": "orthogonal"}, {"activation": "relu", "bias": False}],
-    "LSTM": [{"bias": False}, {"tied": True}],
-    "GRU": [{"reset_after": False}, {"tied": False}],
-    "URGRU": [{"reset_after": False, "recurrent_bias": True}],
-    "StatisticalRU": [{"learn_scales": True}],
-    "EURNN": [
-        {"dense": False},
-        {"complex": True},
-        {"complex": True, "dense": False},
-        {"capacity": 3},
-        {"capacity": 3, "dense": False, "complex": True},
-    ],
-    "GORU": [{"dense": False}],
-    "NRU": [
-        {"memory_size": 16, "heads": 4},
-        {"memory_size": 4, "heads": 4, "relu_heads": True},
-        {"memory_size": 9, "heads": 4},
-        {"head_inputs": "xhm", "head_reduce": "sum", "shared_q": False, "heads": 2},
-        {"layer_norm": True, "factored": False},
-    ],
-    "DNC": [{"write_heads": 2, "clip": 2.0, "strength": "oneplus", "outputs": 3, "gate": "UR"}],
-    "RMA": [
-        {"top_k": None, "depth": 1, "gate": "UR"},
-        {"encoder": (3,), "depth": 3, "heads": 1, "rows": 2, "gate": "OM", "downsize": 2},
-    ],
-    "RMC": [
-        {"gate_style": "memory", "blocks": 2},
-        *({"gate": gate} for gate in ("O", "U", "R", "OR", "UR")),
-        *({"gate": gate, "downsize": 2} for gate in ("OM", "UM")),
-        {"gate": "C", "timescale": 20},
-        {"gate": numerate.recurrent.Gate("tied", tied=True)},
-    ],
-    "UnitRNN": [{"unit": NMU}, {"unit": NMU, "initial": "learnt"}, {"initial": 0.5}],
-}
-
-
-def cases(*, variants: bool = True) -> Any:
-    found = []
-    for name in LAYERS:
-        for options in [{}, *(VARIANTS.get(name, []) if variants else [])]:
-            text = ",".join(f"{key}={getattr(value, '__name__', value)}" for key, value in options.items())
-            found.append(pytest.param(name, options, id=f"{name}({text})"))
-    return pytest.mark.parametrize(("name", "options"), found)
-
-
-def make(name: str, options: dict[str, Any], *, layers: int = 1, seed: int = 0, **more: Any) -> Recurrent:
-    settings: dict[str, Any] = {"dtype": torch.float64} | SMALL.get(name, {}) | options | more
-    layer = LAYERS[name](I, H, layers, **settings)
-    layer.reset_parameters(torch.Generator().manual_seed(seed))
-    return layer.eval()
-
-
-def sequence(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
-    return torch.randn(*(shape or (T, B, I)), generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def random_state(layer: Recurrent, batch: int = B, seed: int = 2) -> tuple[Tensor, ...]:
-    """A state the layer could be in: the one after a few steps on other inputs."""
-    return tuple(entry.detach() for entry in layer(sequence(2, batch, I, seed=seed).to(next(layer.parameters())))[1])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Any:
-    """Tensors of a dozen numbers gain nothing from threads and lose much where cores are shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def equal(one: Any, two: Any) -> None:
-    torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)
-
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
@@ -368,56 +265,7 @@ def test_gradients_are_those_of_finite_differences(name, options):
     assert torch.autograd.gradcheck(run, (x, *free, *values), fast_mode=True)
 
 
-@cases()
-def test_stacked_seeds_are_separate_seeds(name, options):
-    models: list[nn.Module] = [make(name, options, seed=seed) for seed in range(3)]
-    parameters, buffers = stack_module_state(models)
-    x = torch.stack([sequence(seed=seed) for seed in range(3)])
-
-    def run(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> Any:
-        return functional_call(models[0], (p, b), (x,))
-
-    def loss(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Any]:
-        output, state = run(p, b, x)
-        return output.square().sum(), (output, state)
-
-    gradients, (outputs, states) = vmap(grad(loss, has_aux=True))(parameters, buffers, x)
-    for index, model in enumerate(models):
-        output, state = model(x[index])
-        equal(outputs[index], output)
-        equal(tuple(entry[index] for entry in states), state)
-        output.square().sum().backward()
-        equal({key: value[index] for key, value in gradients.items()}, {k: p.grad for k, p in model.named_parameters()})
-
-
 # --- other ways to run ------------------------------------------------------------------------------------------------
-
-
-@cases()
-def test_activate_is_a_pure_function_of_tensors(name, options):
-    """A compiled time loop traces this part alone, and may rely on ``form``."""
-    layer = make(name, options)
-    cell, p = layer.cell, layer.parts()
-    if cell.form == "general":
-        return
-    assert isinstance(cell, ColumnCell)
-    state = tuple(entry[0] for entry in random_state(layer))
-    gx, weight, extras = cell.project(sequence(B, I), p), cell.recurrent_weight(p), cell.extras(p)
-    gh = state[0] @ weight.mT
-    assert gx.shape == gh.shape == (B, sum(cell.blocks.values()))
-    assert all(extra.shape == (H,) for extra in extras)
-    traced = make_fx(lambda *tensors: cell.activate(*tensors))(gx, gh, state, extras)
-    new = cell.activate(gx, gh, state, extras)
-    equal(traced(gx, gh, state, extras), new)
-    output, stepped = cell.step(gx, state, cell.prepare(p))
-    equal(stepped, new)
-    equal(output, new[0])
-    if cell.form == "elementwise":
-        assert set(cell.blocks.values()) == {H}
-        changed = gx.detach().unflatten(-1, (-1, H)).clone()
-        changed[..., 0] += 1.0  # all maps of unit 0: no other unit may notice
-        other = cell.activate(changed.flatten(-2), gh, state, extras)
-        equal([entry[:, 1:] for entry in other], [entry[:, 1:] for entry in new])
 
 
 @cases(variants=False)
@@ -440,10 +288,6 @@ def test_mixed_precision(name, options):
     torch.testing.assert_close(output.float(), exact, rtol=0.1, atol=0.1)
 
 
-# One of each kind of step, for what is slow: the gates share their code.
-KINDS = [name for name in LAYERS if name in ("OMLSTM", "URLSTM", "URGRU") or not LAYERS[name].preset]
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @cases()
 def test_gpu_agrees(name, options):
@@ -455,81 +299,3 @@ def test_gpu_agrees(name, options):
         output.square().sum().backward()
         results.append([output, *state, *(p.grad for p in model.parameters() if p.grad is not None)])
     equal([value.cpu() for value in results[1]], results[0])
-
-
-class Every(nn.Module):
-    """Every layer on one input."""
-
-    def __init__(self, names: Any) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([make(name, {}, dtype=torch.float32) for name in names])
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        return [layer(x)[0] for layer in self.layers]
-
-
-def test_compiles_without_a_graph_break():
-    every, x = Every(KINDS).eval(), sequence(2, B, I, dtype=torch.float32)
-    torch._dynamo.reset()
-    compiled = torch.compile(every, fullgraph=True, backend="aot_eager")
-    outputs = compiled(x)
-    torch.testing.assert_close(outputs, every(x))
-    sum(output.sum() for output in outputs).backward()
-
-
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch's own compiler needs one for C++")
-def test_compiles_to_native_code():
-    every, x = Every(("URLSTM", "GRU", "JANET")), sequence(2, B, I, dtype=torch.float32)
-    torch._dynamo.reset()
-    outputs = torch.compile(every, fullgraph=True)(x)
-    expected = every(x)
-    torch.testing.assert_close(outputs, expected)
-    parameters = list(every.parameters())
-    found = [torch.autograd.grad(sum(y.square().sum() for y in results), parameters) for results in (outputs, expected)]  # type: ignore[arg-type]
-    torch.testing.assert_close(*found)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's compiler itself looks there
-@pytest.mark.parametrize("name", ["URLSTM", "NRU", "DNC"])
-def test_a_compiled_model_leaves_long_sequences_to_the_loop(name):
-    layer, x = make(name, {}, dtype=torch.float32), sequence(40, B, I, dtype=torch.float32)
-    model = nn.Sequential(nn.Linear(I, I), layer)
-    torch._dynamo.reset()
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(len(graph.graph.nodes))
-        return graph.forward
-
-    output, state = torch.compile(model, backend=backend)(x)
-    torch.testing.assert_close((output, state), model(x))
-    assert sum(graphs) < 20
-    output.square().sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
-
-
-def test_importing_does_not_load_the_compiler():
-    code = "import sys, numerate.recurrent; print('torch._dynamo' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_exports_with_a_free_batch():
-    every, x = Every(KINDS).eval(), sequence(2, B, I, dtype=torch.float32)
-    program = torch.export.export(every, (x,), dynamic_shapes=({1: torch.export.Dim("batch")},))
-    x = sequence(2, 7, I, dtype=torch.float32)
-    torch.testing.assert_close(program.module()(x), every(x))
-
-
-def test_onnx_runtime_agrees():
-    import onnxruntime
-
-    names = [name for name in KINDS if name != "DNC"]  # no ONNX form of a stable sort and a running product
-    every, x = Every(names).eval(), sequence(2, B, I, dtype=torch.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers
-        program = torch.onnx.export(every, (x,), dynamo=True, verbose=False)
-    assert program is not None
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    outputs: Any = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    torch.testing.assert_close([torch.from_numpy(output) for output in outputs], every(x), rtol=1e-4, atol=1e-5)

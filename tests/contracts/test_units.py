@@ -1,14 +1,12 @@
 """What every exported unit promises; a unit added to ``numerate.units`` is checked without a word here.
 
-CalcNet, which takes an expression beside its inputs, is held to the same on two fixed expressions.
+The units and their options are in ``unit_cases.py``; torch's transformations in ``test_units_transformed.py``.
 """
 
 import copy
 import inspect
 import io
 import math
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,120 +15,12 @@ import sympy
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
+from unit_cases import MODULES, UNITS, VARIANTS, I, O, cases, make, parameters, safe, signed, width
 
-import numerate.units
-from numerate.units import CalcNet, Unit, apply_bounds_, bound_after_step, outer_units, parameter_bounds
+from numerate.units import Unit, apply_bounds_, bound_after_step, parameter_bounds
 
 # torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-
-I, O = 3, 2  # noqa: E741  the papers' letters
-
-UNITS: dict[str, type[Unit]] = {
-    name: unit
-    for name in numerate.units.__all__
-    if inspect.isclass(unit := getattr(numerate.units, name)) and issubclass(unit, Unit) and unit is not Unit
-}
-
-
-class Calculator(nn.Module):
-    """CalcNet on expressions of its first three inputs, which between them use every operation; outputs repeat them."""
-
-    expressions = ("a / b * (a + 2)", "(b - c) * a - c / a")
-    bounds: dict[str, tuple[float, float]] = {}
-
-    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
-        super().__init__()
-        self.out_features = out_features
-        self.net = CalcNet(device=device, dtype=dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        found = [self.net(text, dict(zip("abc", x.unbind(-1)))) for text in self.expressions]
-        return torch.stack([found[o % 2] for o in range(self.out_features)], -1)
-
-    @property
-    def levels(self) -> dict[str, Any]:
-        return {prefix + key: value for prefix, unit in outer_units(self.net) for key, value in unit.levels.items()}
-
-    def coefficients(self) -> dict[str, Tensor]:
-        return {}
-
-    def formula(self, names: str, tolerance: float) -> Any:
-        return sympy.Matrix([self.net.formula(text, tolerance) for text in self.expressions])
-
-    def snap_(self) -> "Calculator":
-        assert self.net.snap_() is self.net
-        return self
-
-    def snapped_parameters(self) -> dict[str, Tensor]:
-        return {f"net.{key}": value for key, value in self.net.snapped_parameters().items()}
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("reset_parameters", "effective_weights", "sparsity_error", "penalty"):
-            return getattr(self.net, name)
-        return super().__getattr__(name)
-
-
-MODULES: dict[str, Any] = {**UNITS, "CalcNet": Calculator}
-
-# Options in place of the defaults, to be small.
-SMALL: dict[str, dict[str, Any]] = {"MLP": {"hidden": (3,)}}
-
-# Further options of a unit to be held to the same contract.
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "Dense": [{"activation": "tanh"}, {"activation": "prelu"}, {"activation": "crelu"}],
-    "GNALU": [{"gate_base": "e"}],
-    "INALU": [{"gate": "input"}, {"init": "schloer"}, {"clip": "input"}],
-    "MLP": [{"hidden": (2, 2), "activation": "crelu"}, {"hidden": (3,), "activation": "prelu"}],
-    "MulMCFC": [{"sign": "product"}, {"sign": "cosine"}],
-    "NALU": [{"weights": "separate"}],
-    "NAU": [{"init": "glorot"}, {"clip": "forward"}],
-    "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}],
-    "NMRU": [{"sign": False}, {"gate": True}],
-    "NMU": [{"init": "paper"}, {"clip": "forward"}],
-    "NPU": [{"clip_gate": "step"}],
-    "NSR": [{"paths": 3, "scale": 2.0}, {"pair": True}],
-    "RealNPU": [{"clip_gate": "step"}],
-    "StochasticNMU": [{"noise_range": "batch"}],
-}
-
-
-def cases(modules: dict[str, Any] = MODULES) -> Any:
-    found = []
-    for name in modules:
-        for options in [SMALL.get(name, {}), *VARIANTS.get(name, [])]:
-            text = ",".join(f"{key}={value}" for key, value in options.items())
-            found.append(pytest.param(name, options, id=f"{name}({text})"))
-    return pytest.mark.parametrize(("name", "options"), found)
-
-
-def make(
-    name: str, options: dict[str, Any], *, seed: int = 0, dtype: torch.dtype = torch.float64, sizes: Any = (I, O)
-) -> Any:
-    unit: Any = MODULES[name](*sizes, **options, dtype=dtype)
-    unit.reset_parameters(torch.Generator().manual_seed(seed))
-    return unit.eval()
-
-
-def width(options: dict[str, Any]) -> int:
-    return 2 * O if options.get("pair") else O
-
-
-def safe(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
-    """Inputs where every unit is smooth: inside (0, 1), away from both ends."""
-    return torch.rand(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)) * 0.7 + 0.15
-
-
-def signed(unit: nn.Module, rows: int) -> Tensor:
-    """Inputs of both signs, where the unit takes them."""
-    x = safe(rows, I)
-    x[::2, 1] *= -1
-    return x.abs() if unit(x).isnan().any() else x
-
-
-def parameters(unit: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach() for name, value in unit.named_parameters()}
 
 
 class Call(nn.Module):
@@ -422,91 +312,6 @@ def test_gradients_reach_every_parameter(name, options):
         assert (parameter.grad != 0).any(), key
 
 
-# --- transformations ------------------------------------------------------------------------------------------------
-
-
-def applied(unit: Unit, x: Tensor) -> Callable[..., Tensor]:
-    names = [key for key, _ in unit.named_parameters()]
-    return lambda x, *values: functional_call(unit, dict(zip(names, values)), (x,))
-
-
-def leaves(unit: Unit, x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(value.detach().clone().requires_grad_() for value in (x, *unit.parameters()))
-
-
-@cases()
-def test_gradcheck(name, options):
-    unit, x = make(name, options), safe(3, I)
-    assert torch.autograd.gradcheck(applied(unit, x), leaves(unit, x))
-
-
-@cases()
-def test_gradgradcheck(name, options):
-    unit, x = make(name, options), safe(2, I)
-    assert torch.autograd.gradgradcheck(applied(unit, x), leaves(unit, x))
-
-
-@cases()
-def test_functional_call_uses_the_given_parameters(name, options):
-    unit, other, x = make(name, options), make(name, options, seed=1), safe(5, I)
-    assert torch.equal(functional_call(unit, parameters(other), (x,)), other(x))
-
-
-@cases()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("sizes", [(4, 32, 8), (I, O, 7)], ids=["whole registers", "odd"])
-def test_stacked_equals_looped(name, options, dtype, sizes):
-    """Bit for bit where tensors fill whole vector registers.
-
-    At other sizes torch's own sigmoid and matrix product take other paths for some numbers, which round differently.
-    """
-    *size, rows = sizes
-    units = [make(name, options, seed=seed, dtype=dtype, sizes=size) for seed in range(4)]
-    base = make(name, options, dtype=dtype, sizes=size)
-    params, buffers = stack_module_state(units)
-    x = safe(4, rows, size[0], dtype=dtype)
-
-    def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        y = functional_call(base, (params, buffers), (x,))
-        return (y**2).mean(), y
-
-    grads, ys = vmap(torch.func.grad(loss, has_aux=True))(params, buffers, x)
-    for k, unit in enumerate(units):
-        y = unit(x[k])
-        if rows == 8:
-            assert torch.equal(ys[k], y)
-        torch.testing.assert_close(ys[k], y, rtol=64 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
-        (y**2).mean().backward()
-        for key, parameter in unit.named_parameters():
-            torch.testing.assert_close(grads[key][k], parameter.grad)
-
-
-@cases()
-def test_make_fx_traces(name, options):
-    unit, x = make(name, options), safe(5, I)
-    traced = make_fx(lambda params, x: functional_call(unit, params, (x,)))(parameters(unit), x)
-    other = make(name, options, seed=1)
-    torch.testing.assert_close(traced(parameters(other), x), other(x))
-
-
-@cases()
-def test_compiles_without_a_graph_break(name, options):
-    unit, x = make(name, options), safe(5, I)
-    torch._dynamo.reset()
-    compiled = torch.compile(unit, fullgraph=True, backend="aot_eager")
-    y = compiled(x)
-    torch.testing.assert_close(y, unit(x))
-    y.sum().backward()
-
-
-@cases()
-def test_exports_with_a_free_batch(name, options):
-    unit, x = make(name, options), safe(5, I)
-    program = torch.export.export(unit, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    for rows in (2, 9):
-        torch.testing.assert_close(program.module()(safe(rows, I)), unit(safe(rows, I)))
-
-
 # --- what the unit says of itself -----------------------------------------------------------------------------------
 
 
@@ -622,53 +427,6 @@ def test_formula_of_a_snapped_unit_is_exact(name, options):
         if set(unit.levels) >= {*unit.effective_weights(), *unit.coefficients()}:  # all but a free gate or bias
             assert "≈" not in text
         torch.testing.assert_close(values, unit(x), rtol=1e-5, atol=1e-6)
-
-
-# --- export to other runtimes: slow, so all units at once, default options ----------------------------------------
-
-
-class Several(nn.Module):
-    """Some units on one input."""
-
-    def __init__(self, *names: str) -> None:
-        super().__init__()
-        self.units = nn.ModuleList([make(name, SMALL.get(name, {}), dtype=torch.float32) for name in names])
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(unit(x) for unit in self.units)
-
-
-@pytest.fixture(scope="module")
-def onnx_outputs() -> tuple[Tensor, dict[str, Tensor]]:
-    import onnxruntime
-
-    x = safe(5, I, dtype=torch.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers
-        program = torch.onnx.export(
-            Several(*UNITS).eval(), (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False
-        )
-    assert program is not None
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    x = safe(9, I, dtype=torch.float32)  # another batch size than the one traced
-    outputs: Any = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    return x, dict(zip(UNITS, map(torch.from_numpy, outputs)))
-
-
-@pytest.mark.parametrize("name", UNITS)
-def test_onnx_runtime_agrees(name, onnx_outputs):
-    x, outputs = onnx_outputs
-    torch.testing.assert_close(
-        outputs[name], make(name, SMALL.get(name, {}), dtype=torch.float32)(x), rtol=1e-4, atol=1e-5
-    )
-
-
-def test_inductor_agrees():
-    """The default compiler, which is slow, on two units."""
-    x, units = safe(5, I, dtype=torch.float32), Several("NMU", "NALU").eval()
-    torch._dynamo.reset()
-    for one, two in zip(torch.compile(units, fullgraph=True)(x), units(x)):
-        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
 @cases()

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -16,11 +15,6 @@ import pytest
 from results_samples import row
 
 from numerate.results import Added, Circumstances, Store, StoreError, records
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.sqlite"
 
 
 def test_a_row_comes_back_as_it_went_in(path):
@@ -115,71 +109,6 @@ def test_a_file_with_the_table_of_earlier_formats_still_serves(path):
     with Store(path, readonly=True) as store:
         assert [each.seed for each in store.rows()] == [0, 1]
         assert store.check() == []
-
-
-def test_checkpoints_are_replaced_and_dropped(path):
-    state = {"weight": np.arange(6, dtype=np.float32).reshape(3, 2), "step": np.array(1000)}
-    with Store(path) as store:
-        assert store.load_checkpoint("group") is None
-        store.checkpoint("group", {"weight": np.zeros(1)}, {"step": 1})
-        store.checkpoint("group", state, {"step": 1000, "seeds": [1, 2]})
-    with Store(path) as store:
-        assert store.checkpoints() == ["group"]
-        back = store.load_checkpoint("group")
-        assert back is not None
-        assert back.meta == {"step": 1000, "seeds": [1, 2]}
-        np.testing.assert_array_equal(back.arrays["weight"], state["weight"])
-        assert back.arrays["step"].shape == ()
-        store.drop_checkpoint("group")
-        assert store.checkpoints() == []
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "arrays = CAST(substr(arrays, 1, length(arrays) - 1) || x'bf' AS BLOB)",  # one bit: the last 1.0 is -1.0
-        "arrays = substr(arrays, 1, 20)",
-        "meta = replace(meta, '1000', '1001')",
-        "meta = '{}'",
-        "meta = '{'",
-        "meta = '[1]'",
-        "meta = CAST(x'ff' AS TEXT)",
-        """meta = '{"step":1000}'""",  # as earlier versions wrote it, without a digest
-    ],
-)
-def test_a_damaged_checkpoint_is_told_and_forgotten(path, damage, caplog):
-    with Store(path) as store:
-        for name in ("spoilt", "whole"):
-            store.checkpoint(name, {"weight": np.ones(2)}, {"step": 1000})
-        changed = store._db.execute(f"UPDATE checkpoints SET {damage} WHERE name = 'spoilt'").rowcount
-        assert changed == 1
-    with Store(path, readonly=True) as store:
-        assert store.load_checkpoint("spoilt") is None
-        assert store.checkpoints() == ["spoilt", "whole"]
-    caplog.clear()
-    with Store(path) as store:
-        assert store.load_checkpoint("spoilt") is None
-        assert store.load_checkpoint("spoilt") is None
-        assert store.checkpoints() == ["whole"]
-        whole = store.load_checkpoint("whole")
-        assert whole is not None
-        assert whole.meta == {"step": 1000}
-    ((logger, _, text),) = caplog.record_tuples
-    assert logger == "numerate"
-    assert f"group spoilt in {path}" in text
-    assert "starts anew" in text
-
-
-def test_a_checkpoint_under_the_name_of_another_group_is_not_taken(path):
-    with Store(path) as store:
-        store.checkpoint("one", {"weight": np.ones(2)})
-        store._db.execute("UPDATE checkpoints SET name = 'two'")
-        assert store.load_checkpoint("two") is None
-
-
-def test_the_digest_of_a_checkpoint_is_not_the_users_to_name(path):
-    with Store(path) as store, pytest.raises(ValueError, match="the store's own"):
-        store.checkpoint("group", {}, {"digest": "mine"})
 
 
 def test_a_transaction_is_all_or_nothing(path):
@@ -300,117 +229,6 @@ def test_a_missing_library_is_named(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with Store(path) as store, pytest.raises(ModuleNotFoundError, match="pip install pandas"):
         store.to_pandas()
-
-
-# Files that cannot be used
-
-
-def test_a_file_that_is_no_database(path):
-    path.write_text("these are not runs" * 100)
-    for readonly in (False, True):
-        with pytest.raises(StoreError, match=r"runs\.sqlite is not a results file"):
-            Store(path, readonly=readonly)
-
-
-def test_a_database_of_something_else(path):
-    other = sqlite3.connect(path)
-    other.execute("CREATE TABLE friends (name TEXT)")
-    other.close()
-    with pytest.raises(StoreError, match="not a results file of numerate"):
-        Store(path)
-
-
-def test_a_file_from_a_newer_version(path):
-    Store(path).close()
-    newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 99")
-    newer.close()
-    with pytest.raises(StoreError, match="newer numerate"):
-        Store(path)
-
-
-def test_a_missing_file_or_folder(tmp_path):
-    with pytest.raises(StoreError, match="there is no results file"):
-        Store(tmp_path / "none.sqlite", readonly=True)
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Store(tmp_path)
-    with pytest.raises(StoreError, match="':memory:' would keep nothing"):
-        Store(":memory:")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot make the folder"):
-        Store(tmp_path / "file" / "runs.sqlite")
-
-
-def test_a_damaged_file_is_noticed(path):
-    with Store(path) as store:
-        store.add([row(seed) for seed in range(40)])
-        assert store.check() == []
-    data = bytearray(path.read_bytes())
-    data[8192:-4096] = b"\xff" * len(data[8192:-4096])
-    path.write_bytes(data)
-    with pytest.raises(StoreError, match="damaged"), Store(path) as store:
-        store.check()
-
-
-def test_runs_do_not_move_out_of_a_file_whose_index_is_damaged(path, tmp_path):
-    with Store(path) as store:
-        store.add([row(0, unit) for unit in ("NAU", "NMU", "NALU")])
-        query = "SELECT rootpage FROM sqlite_master WHERE name = 'runs_by_experiment'"
-        page = store._db.execute(query).fetchone()[0]
-        size = store._db.execute("PRAGMA page_size").fetchone()[0]
-    data = bytearray(path.read_bytes())
-    start = data.index(row(0, "NAU").key.config.encode(), (page - 1) * size, page * size)
-    data[start + 31] ^= 1  # the last digit of a key in the index: the index leads to no run
-    path.write_bytes(data)
-    with Store(tmp_path / "here.sqlite") as here:
-        with pytest.raises(StoreError, match=r"runs\.sqlite is damaged: .* missing from index"):
-            here.import_(path)
-        assert here.rows() == []
-    with Store(path, readonly=True) as store, pytest.raises(StoreError, match=r"runs\.sqlite is damaged"):
-        store.export(tmp_path / "there.sqlite")
-    assert not (tmp_path / "there.sqlite").exists()
-
-
-def test_a_changed_number_is_noticed(path):
-    with Store(path) as store:
-        store.add([row(0), row(1)])
-    raw = sqlite3.connect(path)
-    raw.execute("""UPDATE runs SET scores = '{"threshold":1}' WHERE seed = 1""")
-    raw.commit()
-    raw.close()
-    with Store(path) as store:
-        assert store.check() == [row(1).key]
-        assert store.rows(keys=[row(0).key]) == [row(0)]
-        with pytest.raises(StoreError, match=f"the run {row(1).key.name} in .* is not as it was written"):
-            store.rows()
-
-
-@pytest.mark.parametrize(("text", "why"), [('{"un', "Unterminated string"), ("[1]", "it should map names to values")])
-@pytest.mark.parametrize(
-    ("table", "column"), [("runs", "labels"), ("circumstances", "timing"), ("circumstances", "versions")]
-)
-def test_a_row_that_is_no_json_is_named(path, table, column, text, why):
-    with Store(path) as store:
-        store.add([row(0), row(1)])
-        store._db.execute(f"UPDATE {table} SET {column} = ? WHERE seed = 0", (text,))
-        for read in (store.rows, store.frame):
-            with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: {why}"):
-                read()
-        assert store.check() == [row(0).key]
-
-
-@pytest.mark.parametrize("text", ["{", "[1]"])
-def test_nothing_is_taken_from_a_file_with_unreadable_labels_of_shared_runs(path, tmp_path, text):
-    with Store(path) as store:
-        store.add([row(0), row(1)])
-        store.share("mine", {row(1).key: {"unit": "my NMU"}})
-        store._db.execute("UPDATE shared SET labels = ?", (text,))
-        assert store.check() == [row(1).key]
-        assert store.rows() == [row(0), row(1)]
-    with Store(tmp_path / "here.sqlite") as here:
-        with pytest.raises(StoreError, match=rf"the run {row(1).key.name} in .*runs\.sqlite cannot be read"):
-            here.import_(path)
-        assert here.rows() == []
 
 
 def test_an_experiments_rows_include_those_it_shares(path, tmp_path):

@@ -1,0 +1,150 @@
+"""What torch's transformations make of every recurrent layer: stacks, traces, compiled and exported forms."""
+
+import shutil
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from recurrent_cases import LAYERS, B, H, I, cases, equal, make, random_state, sequence
+from torch import Tensor, nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from numerate.recurrent import ColumnCell
+
+# torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+@cases()
+def test_stacked_seeds_are_separate_seeds(name, options):
+    models: list[nn.Module] = [make(name, options, seed=seed) for seed in range(3)]
+    parameters, buffers = stack_module_state(models)
+    x = torch.stack([sequence(seed=seed) for seed in range(3)])
+
+    def run(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> Any:
+        return functional_call(models[0], (p, b), (x,))
+
+    def loss(p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Any]:
+        output, state = run(p, b, x)
+        return output.square().sum(), (output, state)
+
+    gradients, (outputs, states) = vmap(grad(loss, has_aux=True))(parameters, buffers, x)
+    for index, model in enumerate(models):
+        output, state = model(x[index])
+        equal(outputs[index], output)
+        equal(tuple(entry[index] for entry in states), state)
+        output.square().sum().backward()
+        equal({key: value[index] for key, value in gradients.items()}, {k: p.grad for k, p in model.named_parameters()})
+
+
+@cases()
+def test_activate_is_a_pure_function_of_tensors(name, options):
+    """A compiled time loop traces this part alone, and may rely on ``form``."""
+    layer = make(name, options)
+    cell, p = layer.cell, layer.parts()
+    if cell.form == "general":
+        return
+    assert isinstance(cell, ColumnCell)
+    state = tuple(entry[0] for entry in random_state(layer))
+    gx, weight, extras = cell.project(sequence(B, I), p), cell.recurrent_weight(p), cell.extras(p)
+    gh = state[0] @ weight.mT
+    assert gx.shape == gh.shape == (B, sum(cell.blocks.values()))
+    assert all(extra.shape == (H,) for extra in extras)
+    traced = make_fx(lambda *tensors: cell.activate(*tensors))(gx, gh, state, extras)
+    new = cell.activate(gx, gh, state, extras)
+    equal(traced(gx, gh, state, extras), new)
+    output, stepped = cell.step(gx, state, cell.prepare(p))
+    equal(stepped, new)
+    equal(output, new[0])
+    if cell.form == "elementwise":
+        assert set(cell.blocks.values()) == {H}
+        changed = gx.detach().unflatten(-1, (-1, H)).clone()
+        changed[..., 0] += 1.0  # all maps of unit 0: no other unit may notice
+        other = cell.activate(changed.flatten(-2), gh, state, extras)
+        equal([entry[:, 1:] for entry in other], [entry[:, 1:] for entry in new])
+
+
+# One of each kind of step, for what is slow: the gates share their code.
+KINDS = [name for name in LAYERS if name in ("OMLSTM", "URLSTM", "URGRU") or not LAYERS[name].preset]
+
+
+class Every(nn.Module):
+    """Every layer on one input."""
+
+    def __init__(self, names: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([make(name, {}, dtype=torch.float32) for name in names])
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [layer(x)[0] for layer in self.layers]
+
+
+def test_compiles_without_a_graph_break():
+    every, x = Every(KINDS).eval(), sequence(2, B, I, dtype=torch.float32)
+    torch._dynamo.reset()
+    compiled = torch.compile(every, fullgraph=True, backend="aot_eager")
+    outputs = compiled(x)
+    torch.testing.assert_close(outputs, every(x))
+    sum(output.sum() for output in outputs).backward()
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch's own compiler needs one for C++")
+def test_compiles_to_native_code():
+    every, x = Every(("URLSTM", "GRU", "JANET")), sequence(2, B, I, dtype=torch.float32)
+    torch._dynamo.reset()
+    outputs = torch.compile(every, fullgraph=True)(x)
+    expected = every(x)
+    torch.testing.assert_close(outputs, expected)
+    parameters = list(every.parameters())
+    found = [torch.autograd.grad(sum(y.square().sum() for y in results), parameters) for results in (outputs, expected)]  # type: ignore[arg-type]
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's compiler itself looks there
+@pytest.mark.parametrize("name", ["URLSTM", "NRU", "DNC"])
+def test_a_compiled_model_leaves_long_sequences_to_the_loop(name):
+    layer, x = make(name, {}, dtype=torch.float32), sequence(40, B, I, dtype=torch.float32)
+    model = nn.Sequential(nn.Linear(I, I), layer)
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    output, state = torch.compile(model, backend=backend)(x)
+    torch.testing.assert_close((output, state), model(x))
+    assert sum(graphs) < 20
+    output.square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_importing_does_not_load_the_compiler():
+    code = "import sys, numerate.recurrent; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_exports_with_a_free_batch():
+    every, x = Every(KINDS).eval(), sequence(2, B, I, dtype=torch.float32)
+    program = torch.export.export(every, (x,), dynamic_shapes=({1: torch.export.Dim("batch")},))
+    x = sequence(2, 7, I, dtype=torch.float32)
+    torch.testing.assert_close(program.module()(x), every(x))
+
+
+def test_onnx_runtime_agrees():
+    import onnxruntime
+
+    names = [name for name in KINDS if name != "DNC"]  # no ONNX form of a stable sort and a running product
+    every, x = Every(names).eval(), sequence(2, B, I, dtype=torch.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # raised inside onnxscript and its helpers
+        program = torch.onnx.export(every, (x,), dynamo=True, verbose=False)
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    outputs: Any = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close([torch.from_numpy(output) for output in outputs], every(x), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,116 @@
+"""Files that are none of ours, or no longer what was written: said in one sentence, and nothing is taken from them."""
+
+import sqlite3
+
+import pytest
+from results_samples import row
+
+from numerate.results import Store, StoreError
+
+
+def test_a_file_that_is_no_database(path):
+    path.write_text("these are not runs" * 100)
+    for readonly in (False, True):
+        with pytest.raises(StoreError, match=r"runs\.sqlite is not a results file"):
+            Store(path, readonly=readonly)
+
+
+def test_a_database_of_something_else(path):
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE friends (name TEXT)")
+    other.close()
+    with pytest.raises(StoreError, match="not a results file of numerate"):
+        Store(path)
+
+
+def test_a_file_from_a_newer_version(path):
+    Store(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(StoreError, match="newer numerate"):
+        Store(path)
+
+
+def test_a_missing_file_or_folder(tmp_path):
+    with pytest.raises(StoreError, match="there is no results file"):
+        Store(tmp_path / "none.sqlite", readonly=True)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(tmp_path)
+    with pytest.raises(StoreError, match="':memory:' would keep nothing"):
+        Store(":memory:")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make the folder"):
+        Store(tmp_path / "file" / "runs.sqlite")
+
+
+def test_a_damaged_file_is_noticed(path):
+    with Store(path) as store:
+        store.add([row(seed) for seed in range(40)])
+        assert store.check() == []
+    data = bytearray(path.read_bytes())
+    data[8192:-4096] = b"\xff" * len(data[8192:-4096])
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="damaged"), Store(path) as store:
+        store.check()
+
+
+def test_runs_do_not_move_out_of_a_file_whose_index_is_damaged(path, tmp_path):
+    with Store(path) as store:
+        store.add([row(0, unit) for unit in ("NAU", "NMU", "NALU")])
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'runs_by_experiment'"
+        page = store._db.execute(query).fetchone()[0]
+        size = store._db.execute("PRAGMA page_size").fetchone()[0]
+    data = bytearray(path.read_bytes())
+    start = data.index(row(0, "NAU").key.config.encode(), (page - 1) * size, page * size)
+    data[start + 31] ^= 1  # the last digit of a key in the index: the index leads to no run
+    path.write_bytes(data)
+    with Store(tmp_path / "here.sqlite") as here:
+        with pytest.raises(StoreError, match=r"runs\.sqlite is damaged: .* missing from index"):
+            here.import_(path)
+        assert here.rows() == []
+    with Store(path, readonly=True) as store, pytest.raises(StoreError, match=r"runs\.sqlite is damaged"):
+        store.export(tmp_path / "there.sqlite")
+    assert not (tmp_path / "there.sqlite").exists()
+
+
+def test_a_changed_number_is_noticed(path):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+    raw = sqlite3.connect(path)
+    raw.execute("""UPDATE runs SET scores = '{"threshold":1}' WHERE seed = 1""")
+    raw.commit()
+    raw.close()
+    with Store(path) as store:
+        assert store.check() == [row(1).key]
+        assert store.rows(keys=[row(0).key]) == [row(0)]
+        with pytest.raises(StoreError, match=f"the run {row(1).key.name} in .* is not as it was written"):
+            store.rows()
+
+
+@pytest.mark.parametrize(("text", "why"), [('{"un', "Unterminated string"), ("[1]", "it should map names to values")])
+@pytest.mark.parametrize(
+    ("table", "column"), [("runs", "labels"), ("circumstances", "timing"), ("circumstances", "versions")]
+)
+def test_a_row_that_is_no_json_is_named(path, table, column, text, why):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        store._db.execute(f"UPDATE {table} SET {column} = ? WHERE seed = 0", (text,))
+        for read in (store.rows, store.frame):
+            with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: {why}"):
+                read()
+        assert store.check() == [row(0).key]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_nothing_is_taken_from_a_file_with_unreadable_labels_of_shared_runs(path, tmp_path, text):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        store.share("mine", {row(1).key: {"unit": "my NMU"}})
+        store._db.execute("UPDATE shared SET labels = ?", (text,))
+        assert store.check() == [row(1).key]
+        assert store.rows() == [row(0), row(1)]
+    with Store(tmp_path / "here.sqlite") as here:
+        with pytest.raises(StoreError, match=rf"the run {row(1).key.name} in .*runs\.sqlite cannot be read"):
+            here.import_(path)
+        assert here.rows() == []
