@@ -60,6 +60,16 @@ def test_circumstances_do_not_count():
     assert hash(other) == hash(ROW)
 
 
+def test_other_names_leave_a_run_what_it_is():
+    run = ROW
+    other = run.relabelled("zoo", {"unit": "another"})
+    assert (other.experiment, other.labels) == ("zoo", {"unit": "another"})
+    fresh = replace(other)  # what it is known by worked out anew
+    assert (other.key, other.digest, other.result) == (fresh.key, fresh.digest, fresh.result)
+    assert other.key == run.key
+    assert other != run
+
+
 def test_a_run_that_diverged_says_where_and_why():
     with pytest.raises(ValueError, match="at which step"):
         replace(ROW, status="diverged")

@@ -237,6 +237,26 @@ def test_importing_the_engine_needs_no_plotting_or_command_line():
     assert out.stdout.strip() == "[]"
 
 
+@pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
+def test_a_second_process_trains_without_importing_torchs_compiler(tmp_path, monkeypatch):
+    """It takes longer than many a training; the first process needs it for tracing."""
+    monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path))
+    code = """if True:
+        import sys
+        from numerate.results import Store
+        from numerate.tasks import SingleModule
+        from numerate.train import Training, train
+        from numerate.units import NMU
+        with Store(sys.argv[1]) as store:
+            train([Training(NMU, SingleModule("mul"), (0,), steps=20, evaluate_every=20, evaluation_size=100)], store)
+        print("torch._dynamo" in sys.modules)
+    """
+    command = [sys.executable, "-c", code]
+    for name in ("first", "second"):
+        out = subprocess.run([*command, str(tmp_path / name)], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False", out.stderr
+
+
 def test_groups_that_take_turns_give_what_they_give_one_after_the_other(tmp_path, monkeypatch):
     """As on a GPU, where several stacks are under way at once."""
     work = [

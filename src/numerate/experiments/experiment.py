@@ -6,7 +6,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -119,7 +119,7 @@ class Experiment:
         """The rows that belong to these options, labelled as this experiment labels them; some may serve twice."""
         found = {row.key: row for row in rows}
         return [
-            replace(found[key], labels=training.labels, experiment=self.id)
+            found[key].relabelled(self.id, training.labels)
             for training in self.work(options)
             for key in training.run_keys()
             if key in found

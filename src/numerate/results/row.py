@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -48,8 +48,13 @@ def _hash(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if type(value) in (str, int, bool):  # the most frequent first: a table has thousands of rows
+    kind = type(value)
+    if kind in (str, int, bool):  # the most frequent first: a table has thousands of rows
         return value
+    if kind is float:
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if kind in (list, tuple):
+        return [_plain(part) for part in value]
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -80,6 +85,12 @@ class Circumstances:
         """Time of this run alone: its own, or its share of the group it was trained in; 0 if nobody measured."""
         own = self.timing.get("seconds", 0.0)
         return own or self.timing.get("group_seconds", 0.0) / max(1.0, self.timing.get("group_runs", 1.0))
+
+    @cached_property
+    def stored(self) -> tuple[str, str, str, str, str]:
+        """As they are stored; the runs of a group share them."""
+        texts = (canonical(self.versions), canonical(self.hardware), canonical(self.timing))
+        return self.backend, *texts, self.created
 
     @classmethod
     def here(cls, backend: str = "", timing: Mapping[str, float] | None = None, device: str = "cpu") -> "Circumstances":
@@ -157,6 +168,18 @@ class Row:
     def digest(self) -> str:
         """A hash of the result; equal digests mean equal results."""
         return digest_of((*self.key, *self.result))
+
+    def spelled(self, config_text: str) -> "Row":
+        """This row, whose configuration is known to be stored as ``config_text``; to spell it anew takes long."""
+        vars(self)["config_text"] = config_text
+        return self
+
+    def relabelled(self, experiment: str, labels: Mapping[str, Any]) -> "Row":
+        """The same run under other names."""
+        row = replace(self, experiment=experiment, labels=labels)
+        known = {"key", "config_text", "result", "digest"}  # names take no part in them
+        vars(row).update({name: value for name, value in vars(self).items() if name in known})
+        return row
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):

@@ -462,12 +462,10 @@ class Store:
             experiment, json.loads(config), seed, labels, status, stopped_at, reason,
             unpack(curves), decode_scores(scores), decode_weights(weights), around,
         )  # fmt: skip
-        vars(row)["config_text"] = config  # it is stored as such; spelling it anew takes longer than reading the row
-        return row
+        return row.spelled(config)
 
     def _add_circumstances(self, key: Key, around: Circumstances) -> None:
-        parts = (canonical(around.versions), canonical(around.hardware), canonical(around.timing))
-        values = (*key, around.backend, *parts, around.created)
+        values = (*key, *around.stored)
         self._db.execute(f"INSERT OR REPLACE INTO circumstances VALUES ({_marks(values)})", values)
 
     def _digest_of(self, key: Key) -> str | None:

@@ -145,6 +145,11 @@ class _Drawing(TorchDispatchMode):
     The global one is seeded alike: a module that seeds it itself is found by that and gets the numbers it asks for.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: to skip it, torch would import its compiler, which takes longer than many a training."""
+        return False
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         torch.default_generator.manual_seed(seed)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Circumstances, Key, Row, Store
+from numerate.results import Circumstances, Key, Row, Store, canonical
 from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
@@ -357,6 +357,7 @@ class _Group:
         diverged = self.state.diverged.tolist()
         trainings = {id(run.training): run.training for run in self.runs}
         descriptions = {key: training.description() for key, training in trainings.items()}
+        spelled = {key: canonical(description) for key, description in descriptions.items()}
         return [
             Row(
                 self.experiment,
@@ -370,7 +371,7 @@ class _Group:
                 scores={name: float(values[s]) for name, values in scores.items()},
                 weights={moment: {k: v[s] for k, v in values.items()} for moment, values in weights.items()},
                 circumstances=circumstances,
-            )
+            ).spelled(spelled[id(run.training)])
             for s, run in enumerate(self.runs)
         ]
 
