@@ -108,6 +108,7 @@ def test_csv_has_every_cell_with_full_digits(found):
     cell = found.cells[0]
     assert float(line["success_rate_low"]) == cell.measured.ours["success_rate"].low
     assert float(line["published_success_rate"]) == cell.theirs["success_rate"].value
+    assert line["published_runs"] == "25", "the Primer's, as it says"
     for name in (
         "solved_at_mean",
         "solved_at_mean_as_published",

@@ -26,6 +26,8 @@ def records(comparison: Comparison) -> list[dict[str, Any]]:
         record: dict[str, Any] = {"panel": cell.panel, "series": cell.series, "x": x_name(cell.x).replace("−", "-")}
         record |= {"runs": measured.n, "solved": measured.solved, "solved_snapped": measured.snapped}
         record["diverged"] = measured.diverged
+        if any("success_rate" in each.theirs for each in comparison.cells):
+            record["published_runs"] = cell.theirs["success_rate"].n if "success_rate" in cell.theirs else None
         record |= {"verdict": cell.verdict.word, "p": cell.verdict.p, "q": cell.verdict.q}
         for name in dict.fromkeys([*(metric.name for metric in comparison.metrics), *_names(comparison)]):
             record |= _parts(name, measured.ours.get(name))

@@ -1,4 +1,4 @@
-"""Each unit's cells pooled, and the other two measures of the Primer: ``python -m benchmarks.primer_pooled``."""
+"""Each unit's cells pooled, and the two other measures: ``python -m benchmarks.pooled``, the Primer's or a table's."""
 
 import csv
 import sys
@@ -11,7 +11,8 @@ Line = dict[str, str]
 
 def counts(line: Line) -> tuple[int, int, int, int]:
     """Our successes and runs, and the published ones."""
-    return int(line["solved"]), int(line["runs"]), round(25 * float(line["published_success_rate"])), 25
+    theirs = int(line["published_runs"])
+    return int(line["solved"]), int(line["runs"]), round(theirs * float(line["published_success_rate"])), theirs
 
 
 def cochran_mantel_haenszel(lines: Sequence[Line]) -> float:
@@ -38,7 +39,7 @@ def main() -> None:
         lines = list(csv.DictReader(file))
     print("| unit | cells | ours | published | cells lower, higher | p |\n|---|---|---|---|---|---|")
     for unit in dict.fromkeys(line["series"] for line in lines):
-        own = [line for line in lines if line["series"] == unit]
+        own = [line for line in lines if line["series"] == unit and line["published_runs"]]
         ours, theirs = (sum(counts(line)[i] for line in own) / sum(counts(line)[i + 1] for line in own) for i in (0, 2))
         gaps = [a / n - b / m for a, n, b, m in map(counts, own)]
         lower, higher = sum(gap < 0 for gap in gaps), sum(gap > 0 for gap in gaps)
