@@ -58,7 +58,7 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
     theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"])
     return comparison(
         rows, theirs, title="Neural Arithmetic Units, Figure 3", panel="parameter", x="value",
-        panels=list(TITLES), panel_titles=TITLES, x_titles=TITLES, order=MODELS, match=_place,
+        panels=list(TITLES), panel_titles=TITLES, x_titles=TITLES, order=MODELS, match=_place, joined=True,
         along="series" if options.size == "quick" else None, other_setting=options.size == "smoke",
     )  # fmt: skip
 
