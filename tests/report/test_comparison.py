@@ -7,6 +7,7 @@ from report_samples import RANGES, primer, run
 
 from numerate import published
 from numerate.report import Measured, Metric, comparison, environment, judge
+from numerate.results import Circumstances
 from numerate.stats import Estimate
 
 THEIRS = published.cells(paper="primer2022")
@@ -150,3 +151,21 @@ def test_the_environment_is_told_once():
     assert told["torch"] == "2.13.0"
     assert told["runs"] == "9"
     assert told["training time, all runs"].endswith(" s")
+
+
+def test_groups_that_took_turns_on_a_gpu_are_counted_once():
+    row = run(0, "NMU", "mul", (1, 2), solved=True)
+
+    def told(device):
+        """A group from 0 to 100 s, one from 60 to 160 s and, after a pause, one of 10 s; of each both runs."""
+        groups = {"00:01:40": 100.0, "00:02:40": 100.0, "00:10:00": 10.0}
+        arounds = [
+            Circumstances(
+                "emitted", {}, {"device": device}, {"group_seconds": s, "group_runs": 2.0}, f"2026-01-01T{end}"
+            )
+            for end, s in groups.items()
+        ]
+        return environment([replace(row, circumstances=a) for a in arounds * 2])["training time, all runs"]
+
+    assert told("cuda:0") == "2.83 min"
+    assert told("cpu") == "3.5 min"

@@ -4,11 +4,12 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from numerate.published import Published, printed_name, show_range
 from numerate.report import text
-from numerate.results import Row
+from numerate.results import Circumstances, Row
 from numerate.stats import Agreement, Estimate, Outcome, Verdict, outcome, rank_agreement, summarise, verdicts
 
 
@@ -376,18 +377,32 @@ def x_name(x: Any) -> str:
 def environment(rows: Iterable[Row]) -> dict[str, str]:
     """Versions, machines, backends and time behind the rows, each told once."""
     told: dict[str, dict[str, None]] = {}
-    seconds = 0.0
-    count = 0
-    for row in rows:
-        around = row.circumstances
+    found = [row.circumstances for row in rows]
+    for around in found:
         facts = {"backend": around.backend, **around.versions, **{k: str(v) for k, v in around.hardware.items()}}
         for name, value in facts.items():
             if value:
                 told.setdefault(name, {})[value] = None
-        seconds += around.seconds
-        count += 1
-    facts = {"runs": str(count), **{name: ", ".join(sorted(values)) for name, values in told.items()}}
+    facts = {"runs": str(len(found)), **{name: ", ".join(sorted(values)) for name, values in told.items()}}
+    seconds = _elapsed(found)
     return facts | ({"training time, all runs": text.duration(seconds)} if seconds else {})
+
+
+def _elapsed(found: Iterable[Circumstances]) -> float:
+    """Seconds of training; groups that were on a GPU at the same time took turns there, and that time counts once."""
+    seconds, spans = 0.0, set()
+    for around in found:
+        whole = around.timing.get("group_seconds", 0.0)
+        if whole and around.created and str(around.hardware.get("device")).startswith("cuda"):
+            end = datetime.fromisoformat(around.created).timestamp()
+            spans.add((end - whole, end))
+        else:
+            seconds += around.seconds
+    reached = -math.inf
+    for start, end in sorted(spans):
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds
 
 
 def _our_counts(cell: Cell) -> tuple[int, int]:
