@@ -185,6 +185,21 @@ def test_members_of_equal_constants_are_evaluated_side_by_side(name, runner):
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
+def test_members_of_many_inputs_share_a_block(runner):
+    """Three, two of them in a block: the same losses, bit for bit, as each alone."""
+    torch.manual_seed(0)
+    loop = runner(step := two_layers(one := NAU(100, 2), two := NMU(2, 1)))
+    assert loop.evaluation.members == 2
+    parameters, constants = make_state(nn.Sequential(one, two), 3).parameters, make_members(3, subsets(3)).constants
+    uniforms = torch.rand(1001, step.draws, generator=torch.Generator().manual_seed(0))
+    found = loop.evaluate(parameters, constants, uniforms)
+    torch.testing.assert_close(found, Eager(step).evaluate(parameters, constants, uniforms), rtol=2e-5, atol=1e-10)
+    for s in range(3):
+        alone = ({k: v[s : s + 1] for k, v in values.items()} for values in (parameters, constants))
+        assert torch.equal(found[s : s + 1], loop.evaluate(*alone, uniforms))
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
 def test_members_that_are_nan_in_all_stay_so(runner):
     torch.manual_seed(0)
     module = nn.Sequential(NAU(100, 2), NMU(2, 1))

@@ -14,22 +14,27 @@ PART = 16
 """Losses of a thread added in single precision before the sum goes on in double precision."""
 SIDE_BY_SIDE = 5
 """Members of equal constants that are evaluated together; it divides the papers' 25, 50 and 100 seeds."""
+TOGETHER = 2
+"""Members of a block where the numbers of an example are many: what one has read the other finds in the cache."""
 _EVALUATED = "float *losses, const float *fixed, const float *numbers"
 
 
-def evaluation_source(program: Program, threads: int) -> Source:
-    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them."""
+def evaluation_sources(program: Program, threads: int) -> list[Source]:
+    """The kernel ``evaluate``: the mean loss of every member on the same numbers, a block for some of them.
+
+    If there are two, the second needs less shared memory.
+    """
     emitter = _Evaluation(program, threads)
     if emitter.homes.memory or any(nest.loops for nest in emitter.nests[0]):
         emitter.emit()
-        return source_of("evaluate", emitter)
+        return [source_of("evaluate", emitter, members=members) for members in (TOGETHER, 1)]
     several = _SideBySide(program, threads)
     several.emit()
-    return source_of("evaluate", several, side_by_side=SIDE_BY_SIDE)
+    return [source_of("evaluate", several, side_by_side=SIDE_BY_SIDE)]
 
 
 class _Evaluation(Emitter):
-    """One member in a block."""
+    """As many threads for each member."""
 
     def __init__(self, program: Program, threads: int) -> None:
         super().__init__(program, threads)
@@ -41,8 +46,10 @@ class _Evaluation(Emitter):
         self.declare_tables()
         signature = f"{_EVALUATED}, int members, int count"
         with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
-            self.line("const int thread = threadIdx.x, member = blockIdx.x;")
-            self.line("__shared__ double parts[THREADS / 32];")
+            self.line("const int thread = threadIdx.x % THREADS;")
+            self.line("const int place = blockIdx.x * (BLOCK / THREADS) + threadIdx.x / THREADS;")
+            self.line("const int member = place < members ? place : members - 1;  // if there are too many threads")
+            self.line("__shared__ double parts[BLOCK / 32];")
             at = len(self.lines)
             self.allocate_member()
             self.declare_memory(at)
@@ -61,10 +68,11 @@ class _Evaluation(Emitter):
                     self.line(f"part += {self.last(loss)};")
                 self.line("sum += double(part);")
             self.line("sum = over_warp(sum);")
-            self.line("if (thread % 32 == 0) parts[thread / 32] = sum;")
+            self.line("const int warp = threadIdx.x / 32;")
+            self.line("if (thread % 32 == 0) parts[warp] = sum;")
             self.line("together();")
-            with self.block("if (thread == 0)"):
-                self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[warp];")
+            with self.block("if (thread == 0 && place < members)"):
+                self.line("UNROLL for (int other = 1; other < THREADS / 32; other++) sum += parts[warp + other];")
                 self.line("losses[member] = float(sum / count);")
 
     @contextmanager
