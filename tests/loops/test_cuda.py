@@ -185,18 +185,18 @@ def test_members_of_equal_constants_are_evaluated_side_by_side(name, runner):
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_members_of_many_inputs_share_a_block(runner):
-    """Three, two of them in a block: the same losses, bit for bit, as each alone."""
+@pytest.mark.parametrize(("hidden", "at_once"), [(2, 4), (4, 2), (10, 1)])
+@pytest.mark.parametrize("count", [1, 127, 1001])
+def test_a_thread_takes_several_examples_of_many_inputs(hidden, at_once, count, runner):
+    """As many as can be written out; the loss is that of the plain loop however many are left over."""
     torch.manual_seed(0)
-    loop = runner(step := two_layers(one := NAU(100, 2), two := NMU(2, 1)))
-    assert loop.evaluation.members == 2
-    parameters, constants = make_state(nn.Sequential(one, two), 3).parameters, make_members(3, subsets(3)).constants
-    uniforms = torch.rand(1001, step.draws, generator=torch.Generator().manual_seed(0))
-    found = loop.evaluate(parameters, constants, uniforms)
-    torch.testing.assert_close(found, Eager(step).evaluate(parameters, constants, uniforms), rtol=2e-5, atol=1e-10)
-    for s in range(3):
-        alone = ({k: v[s : s + 1] for k, v in values.items()} for values in (parameters, constants))
-        assert torch.equal(found[s : s + 1], loop.evaluate(*alone, uniforms))
+    module = nn.Sequential(NAU(100, hidden), NMU(hidden, 1))
+    loop = runner(step := two_layers(*module))
+    assert loop.evaluation.rows == at_once
+    parameters, constants = make_state(module, 3).parameters, make_members(3, subsets(3)).constants
+    uniforms = torch.rand(count, step.draws, generator=torch.Generator().manual_seed(0))
+    found, expected = (one.evaluate(parameters, constants, uniforms) for one in (loop, Eager(step)))
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-10)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

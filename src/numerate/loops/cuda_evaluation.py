@@ -2,54 +2,84 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from numerate.loops.cuda_emitter import LOOPS, Emitter
 from numerate.loops.cuda_kernels import HEAVY, LIGHT, Source, source_of, work
 from numerate.loops.cuda_text import sum_text
 from numerate.loops.homes import views
-from numerate.loops.ir import Buffer, Operand, Program, View, depending, sources
+from numerate.loops.ir import Buffer, Operand, Program, Scan, Stage, Statement, Total, View, depending, sources
 from numerate.loops.nests import Nest
 
 PART = 16
 """Losses of a thread added in single precision before the sum goes on in double precision."""
 SIDE_BY_SIDE = 5
 """Members of equal constants that are evaluated together; it divides the papers' 25, 50 and 100 seeds."""
-TOGETHER = 2
-"""Members of a block where the numbers of an example are many: what one has read the other finds in the cache."""
+AT_ONCE = (4, 2)
+"""Examples that a thread takes at once where an example runs through loops: a weight is read once for all of them."""
 _EVALUATED = "float *losses, const float *fixed, const float *numbers"
 
 
-def evaluation_sources(program: Program, threads: int) -> list[Source]:
-    """The kernel ``evaluate``: the mean loss of every member on the same numbers, a block for some of them.
+def evaluation_source(program: Program, threads: int) -> Source:
+    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them."""
+    single = _Evaluation(program, threads)
+    if single.homes.memory or any(single.loops):
+        several = (_Evaluation(_several(program, count), threads, count) for count in AT_ONCE)
+        chosen = next((e for e in several if e.loops == single.loops and e.has_registers()), single)
+        chosen.emit()
+        return source_of("evaluate", chosen, chosen.at_once)
+    emitter = _SideBySide(program, threads)
+    emitter.emit()
+    return source_of("evaluate", emitter, side_by_side=SIDE_BY_SIDE)
 
-    If there are two, the second needs less shared memory.
-    """
-    emitter = _Evaluation(program, threads)
-    if emitter.homes.memory or any(nest.loops for nest in emitter.nests[0]):
-        emitter.emit()
-        return [source_of("evaluate", emitter, members=members) for members in (TOGETHER, 1)]
-    several = _SideBySide(program, threads)
-    several.emit()
-    return [source_of("evaluate", several, side_by_side=SIDE_BY_SIDE)]
+
+def _several(program: Program, count: int) -> Program:
+    """The same for so many examples at once: every value of an example has a first axis more."""
+    buffers: dict[Buffer, Buffer] = {}
+
+    def view(one: View) -> View:
+        size = one.buffer.size if one.buffer.batch else 0
+        buffer = buffers.setdefault(one.buffer, replace(one.buffer, size=count * size)) if size else one.buffer
+        return View(buffer, (count, *one.shape), (size, *one.strides), one.offset)
+
+    def operand(one: Operand) -> Operand:
+        return view(one) if isinstance(one, View) else one
+
+    def statement(one: Statement) -> Statement:
+        assert not isinstance(one, Total)
+        if isinstance(one, Scan):
+            return replace(one, out=view(one.out), arg=view(one.arg))
+        return replace(one, out=view(one.out), args=tuple(map(operand, one.args)))
+
+    stages = [Stage(stage.member, list(map(statement, stage.batch))) for stage in program.stages]
+    inputs = {name: view(one) if one.buffer.batch else one for name, one in program.inputs.items()}
+    return Program(inputs, stages, {name: operand(one) for name, one in program.outputs.items()})
 
 
 class _Evaluation(Emitter):
-    """As many threads for each member."""
+    """One member in a block, whose threads take one or several examples ``at_once``."""
 
-    def __init__(self, program: Program, threads: int) -> None:
+    def __init__(self, program: Program, threads: int, at_once: int = 1) -> None:
         super().__init__(program, threads)
+        self.at_once = at_once
         self.numbers = program.inputs["uniforms"].buffer
         self.given = [name for name in program.inputs if name != "uniforms"]
+
+    @property
+    def loops(self) -> list[tuple[int, ...]]:
+        return [nest.loops for nest in self.nests[0]]
+
+    def has_registers(self) -> bool:
+        """Whether all but the numbers of the examples can be in registers."""
+        return self.own_arrays(self.nests[0]) <= {self.numbers}
 
     def emit(self) -> None:
         loss, nests = self.program.outputs["loss"], self.nests[0]
         self.declare_tables()
         signature = f"{_EVALUATED}, int members, int count"
         with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
-            self.line("const int thread = threadIdx.x % THREADS;")
-            self.line("const int place = blockIdx.x * (BLOCK / THREADS) + threadIdx.x / THREADS;")
-            self.line("const int member = place < members ? place : members - 1;  // if there are too many threads")
-            self.line("__shared__ double parts[BLOCK / 32];")
+            self.line("const int thread = threadIdx.x, member = blockIdx.x;")
+            self.line("__shared__ double parts[THREADS / 32];")
             at = len(self.lines)
             self.allocate_member()
             self.declare_memory(at)
@@ -63,16 +93,19 @@ class _Evaluation(Emitter):
             with self.parts():
                 self.line("float part = 0;")
                 with self.rows(4 if work(nests) <= LIGHT else 2 if work(nests) <= HEAVY else 1):
+                    for k in range(1, self.at_once):
+                        self.line(f"const int row_{k} = row + {k} * THREADS < end ? row + {k} * THREADS : row;")
                     self.draw(nests)
                     self.example(nests, self.own_arrays(nests))
                     self.line(f"part += {self.last(loss)};")
+                    for k in range(1, self.at_once):
+                        self.line(f"if (row + {k} * THREADS < end) part += {self.last(loss, k)};")
                 self.line("sum += double(part);")
             self.line("sum = over_warp(sum);")
-            self.line("const int warp = threadIdx.x / 32;")
-            self.line("if (thread % 32 == 0) parts[warp] = sum;")
+            self.line("if (thread % 32 == 0) parts[thread / 32] = sum;")
             self.line("together();")
-            with self.block("if (thread == 0 && place < members)"):
-                self.line("UNROLL for (int other = 1; other < THREADS / 32; other++) sum += parts[warp + other];")
+            with self.block("if (thread == 0)"):
+                self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[warp];")
                 self.line("losses[member] = float(sum / count);")
 
     @contextmanager
@@ -86,24 +119,27 @@ class _Evaluation(Emitter):
     def rows(self, unrolled: int) -> Iterator[None]:
         """Over the examples of a part."""
         self.line(f"#pragma unroll {unrolled}")
-        with self.block("for (int row = first; row < end; row += THREADS)"):
+        step = "THREADS" if self.at_once == 1 else f"{self.at_once} * THREADS"
+        with self.block(f"for (int row = first; row < end; row += {step})"):
             yield
 
     def draw(self, nests: list[Nest]) -> None:
         """The numbers of an example, if they are few."""
         for place in range(self.numbers.size) if self.numbers not in self.own_arrays(nests) else ():
-            self.assign(self.numbers, place, f"numbers[{place} * count + row]")
+            self.assign(self.numbers, place, self.address(self.numbers, place, ()))
 
-    def last(self, loss: Operand) -> str:
-        """The result of an example."""
+    def last(self, loss: Operand, k: int = 0) -> str:
+        """The result of an example, the k-th of those at once."""
+        place = loss.offset + (k * loss.strides[0] if k else 0) if isinstance(loss, View) else 0
         if isinstance(loss, View) and loss.buffer in self.arrays:
-            return f"{loss.buffer.name}[{loss.offset}]"
-        return self.fixed(loss, loss.offset if isinstance(loss, View) else 0)
+            return f"{loss.buffer.name}[{place}]"
+        return self.fixed(loss, place)
 
     def address(self, buffer: Buffer, place: int, strides: tuple[int, ...]) -> str:
         if buffer is not self.numbers:
             return super().address(buffer, place, strides)
-        return f"numbers[({sum_text(zip(LOOPS, strides), place)}) * count + row]"
+        k, place = divmod(place, buffer.size // self.at_once)
+        return f"numbers[({sum_text(zip(LOOPS, strides), place)}) * count + {f'row_{k}' if k else 'row'}]"
 
 
 class _SideBySide(_Evaluation):

@@ -46,9 +46,8 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.cuh").read_text()
 
 
-def source_of(name: str, emitter: Emitter, rows: int = 1, side_by_side: int = 1, members: int = 1) -> Source:
-    """``members``: so many at least in a block."""
-    block = members * emitter.threads if emitter.floats else max(members * emitter.threads, BLOCK)
+def source_of(name: str, emitter: Emitter, rows: int = 1, side_by_side: int = 1) -> Source:
+    block = emitter.threads if emitter.floats else max(emitter.threads, BLOCK)
     head = [f"#define THREADS {emitter.threads}", f"#define BLOCK {block}", prelude()]
     shared = 4 * emitter.floats * (block // emitter.threads)
     text = "\n".join([*head, *emitter.lines, ""])

@@ -116,12 +116,23 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
 
 
 def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = None) -> Tensors:
-    """Stacked parameters, each drawn from its own (seed, init, restarts) stream; float32."""
+    """Stacked parameters, each drawn from its own (seed, init, restarts) stream; float32.
+
+    Runs of one model that differ in the task's numbers only start from the same: that is drawn once.
+    """
     counts = [0] * len(runs) if restarts is None else restarts
     drawn = drawn_buffers(runs[0].training)
-    models = [run.training.build(run.seed, count) for run, count in zip(runs, counts)]
-    members = [dict(m.named_parameters()) | {k: m.get_buffer(k) for k in drawn} for m in models]
-    return {k: torch.stack([m[k].detach().float() for m in members]) for k in members[0]}
+    starts: dict[tuple[Any, ...], Tensors] = {}
+    members = []
+    for run, count in zip(runs, counts):
+        training = run.training
+        key = id(training.model), training.task.inputs, training.task.outputs, run.seed, count
+        if key not in starts:
+            model = training.build(run.seed, count)
+            named = dict(model.named_parameters()) | {k: model.get_buffer(k) for k in drawn}
+            starts[key] = {k: v.detach().float() for k, v in named.items()}
+        members.append(starts[key])
+    return {k: torch.stack([m[k] for m in members]) for k in members[0]}
 
 
 def _single(constants: Tensors) -> Tensors:

@@ -24,6 +24,7 @@ from numerate.units import snapped_parameters, sparsity_error
 
 _MEMORY = 2**30  # bytes of state and penalty weights that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
+_MEASURED_AT_ONCE = 8  # evaluations: to tell torch what to do takes longer than to do it
 _AT_ONCE = {"cpu": 1, "cuda": 12}  # groups under way: one seldom fills a GPU
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
@@ -158,7 +159,7 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         example = next(iter(group.values())).training
         model = trial.checked_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
-        per_run = 4 * (8 * count + len(example.penalties) * example.evaluate_every)
+        per_run = 4 * ((8 + _MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
         size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
         items = list(group.items())
         for i in range(0, len(items), size):
@@ -284,9 +285,11 @@ class _Group:
     def _evaluate(self) -> None:
         parameters = self.state.parameters
         validation, test = (self._loss(parameters, split) for split in ("validation", "test"))
-        sparsity = self.measure_sparsity(parameters)
-        for name, values in (("validation", validation), ("test", test), ("sparsity", sparsity)):
-            self.curves[name].append(values)
+        self.curves["validation"].append(validation)
+        self.curves["test"].append(test)
+        self.unmeasured.append({k: v.clone() for k, v in parameters.items()})
+        if len(self.unmeasured) == _MEASURED_AT_ONCE:
+            self._measure()
         if len(self.curves["validation"]) <= self.first_choice:
             return
         better = validation < self.best_validation  # false for NaN
@@ -294,6 +297,14 @@ class _Group:
         for name, value in parameters.items():
             keep = better.view(-1, *[1] * (value.dim() - 1))
             self.best[name] = torch.where(keep, value, self.best[name])
+
+    @torch.no_grad()
+    def _measure(self) -> None:
+        """The sparsity of the last evaluations, of all at once."""
+        if self.unmeasured:
+            together = {k: torch.cat([values[k] for values in self.unmeasured]) for k in self.unmeasured[0]}
+            self.curves["sparsity"] += self.measure_sparsity(together).split(len(self.runs))
+            self.unmeasured = []
 
     def _loss(self, parameters: Tensors, split: str) -> Tensor:
         constants, uniforms = self.splits[split]
@@ -303,6 +314,7 @@ class _Group:
 
     def _restore_or_start(self) -> None:
         count = len(self.runs)
+        self.unmeasured: list[Tensors] = []
         found = self.store.load_checkpoint(self.name)
         if found is None:
             start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
@@ -326,6 +338,7 @@ class _Group:
         self.restarts, self.since = arrays["restarts"].cpu().numpy(), arrays["since"].cpu().numpy()
 
     def _save(self) -> None:
+        self._measure()
         groups = {
             "parameters": self.state.parameters,
             "first": self.state.first,
@@ -342,6 +355,7 @@ class _Group:
     # Rows
 
     def _rows(self, seconds: float) -> list[Row]:
+        self._measure()
         curves = {name: torch.stack(values, -1).float().cpu().numpy() for name, values in self.curves.items()}
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
