@@ -185,18 +185,32 @@ def test_members_of_equal_constants_are_evaluated_side_by_side(name, runner):
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize(("hidden", "at_once"), [(2, 4), (4, 2), (10, 1)])
+@pytest.mark.parametrize(("hidden", "at_once"), [(2, (2, 2)), (4, (1, 2)), (10, (1, 1))])
 @pytest.mark.parametrize("count", [1, 127, 1001])
-def test_a_thread_takes_several_examples_of_many_inputs(hidden, at_once, count, runner):
-    """As many as can be written out; the loss is that of the plain loop however many are left over."""
+def test_a_thread_takes_several_members_and_examples_of_many_inputs(hidden, at_once, count, runner):
+    """As many as can be written out. Members 0 and 1 have one range, 2 and 3 have not, 4 is left over; the losses are
+    those of the plain loop and, bit for bit, of each alone."""
     torch.manual_seed(0)
     module = nn.Sequential(NAU(100, hidden), NMU(hidden, 1))
-    loop = runner(step := two_layers(*module))
-    assert loop.evaluation.rows == at_once
-    parameters, constants = make_state(module, 3).parameters, make_members(3, subsets(3)).constants
+    loop, plain = runner(step := two_layers(*module)), Eager(step)
+    assert (loop.evaluation.members, loop.evaluation.rows) == at_once
+    parameters, constants = make_state(module, 5).parameters, make_members(5, subsets(5)).constants
+    for name in ("low", "width"):
+        constants[name][1] = constants[name][0]
     uniforms = torch.rand(count, step.draws, generator=torch.Generator().manual_seed(0))
-    found, expected = (one.evaluate(parameters, constants, uniforms) for one in (loop, Eager(step)))
+    found, expected = (one.evaluate(parameters, constants, uniforms) for one in (loop, plain))
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-10)
+    for s in range(5):
+        alone = ({k: v[s : s + 1] for k, v in values.items()} for values in (parameters, constants))
+        assert torch.equal(found[s : s + 1], loop.evaluate(*alone, uniforms))
+
+
+def test_members_are_evaluated_alone_where_shared_memory_holds_one_only():
+    program = lower(evaluation(two_layers(NAU(100, 2), NMU(2, 1))))
+    both = emit_evaluation(program)
+    alone = emit_evaluation(program, both.shared - 1)
+    assert (both.members, alone.members) == (2, 1)
+    assert alone.shared < both.shared
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from numerate.loops import nvrtc
-from numerate.loops.cuda_evaluation import evaluation_source
+from numerate.loops.cuda_evaluation import evaluation_sources
 from numerate.loops.cuda_kernels import Source
 from numerate.loops.cuda_training import training_source
 from numerate.loops.ir import Program, Total
@@ -140,7 +140,7 @@ def emit_evaluation(program: Program, limit: int = SHARED) -> Source:
     """The kernel that gives the mean loss on fixed examples."""
     if any(isinstance(s, Total) for stage in program.stages for s in stage.batch):
         raise NotLowered("evaluation with statistics of the batch")
-    return _fitting([evaluation_source(program, LARGE)], limit)
+    return _fitting(evaluation_sources(program), limit)
 
 
 def _fitting(sources: Iterable[Source], limit: int) -> Source:

@@ -8,105 +8,103 @@ from numerate.loops.cuda_emitter import LOOPS, Emitter
 from numerate.loops.cuda_kernels import HEAVY, LIGHT, Source, source_of, work
 from numerate.loops.cuda_text import sum_text
 from numerate.loops.homes import views
-from numerate.loops.ir import Buffer, Operand, Program, Scan, Stage, Statement, Total, View, depending, sources
+from numerate.loops.ir import Buffer, Operand, Program, Scan, Stage, Statement, View, depending, sources
 from numerate.loops.nests import Nest
 
+FEW, MANY = 128, 512
+"""Threads of a block: where an example is a few lines, and where it runs through loops."""
 PART = 16
 """Losses of a thread added in single precision before the sum goes on in double precision."""
 SIDE_BY_SIDE = 5
 """Members of equal constants that are evaluated together; it divides the papers' 25, 50 and 100 seeds."""
-AT_ONCE = (4, 2)
-"""Examples that a thread takes at once where an example runs through loops: a weight is read once for all of them."""
+AT_ONCE = ((2, 4), (2, 2), (1, 4), (1, 2), (1, 1))
+"""Members and examples of each that a thread takes at once where an example runs through loops: what members have in
+common is read and computed once for them, and a weight is read once for the examples."""
 _EVALUATED = "float *losses, const float *fixed, const float *numbers"
 
 
-def evaluation_source(program: Program, threads: int) -> Source:
-    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them."""
-    single = _Evaluation(program, threads)
-    if single.homes.memory or any(single.loops):
-        several = (_Evaluation(_several(program, count), threads, count) for count in AT_ONCE)
-        chosen = next((e for e in several if e.loops == single.loops and e.has_registers()), single)
-        chosen.emit()
-        return source_of("evaluate", chosen, chosen.at_once)
-    emitter = _SideBySide(program, threads)
-    emitter.emit()
-    return source_of("evaluate", emitter, side_by_side=SIDE_BY_SIDE)
+def evaluation_sources(program: Program) -> Iterator[Source]:
+    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them.
+
+    The best first; those after it need less shared memory.
+    """
+    small = _SideBySide(program, FEW)
+    if not small.homes.memory and not any(nest.loops for nest in small.nests[0]):
+        small.emit()
+        yield source_of("evaluate", small, side_by_side=SIDE_BY_SIDE)
+        return
+    for count in AT_ONCE:
+        wide = _Wide(program, MANY, *count)
+        if wide.fits():
+            wide.emit()
+            yield source_of("evaluate", wide, wide.examples, wide.side_by_side)
 
 
-def _several(program: Program, count: int) -> Program:
-    """The same for so many examples at once: every value of an example has a first axis more."""
-    buffers: dict[Buffer, Buffer] = {}
+def widened(program: Program, count: int, chosen: set[Buffer]) -> Program:
+    """The same program with a first axis more, of ``count``, for all ``chosen`` values and for the outputs."""
+    buffers = {buffer: replace(buffer, size=count * buffer.size) for buffer in chosen}
 
     def view(one: View) -> View:
-        size = one.buffer.size if one.buffer.batch else 0
-        buffer = buffers.setdefault(one.buffer, replace(one.buffer, size=count * size)) if size else one.buffer
-        return View(buffer, (count, *one.shape), (size, *one.strides), one.offset)
+        stride = one.buffer.size if one.buffer in chosen else 0
+        return View(buffers.get(one.buffer, one.buffer), (count, *one.shape), (stride, *one.strides), one.offset)
 
     def operand(one: Operand) -> Operand:
         return view(one) if isinstance(one, View) else one
 
     def statement(one: Statement) -> Statement:
-        assert not isinstance(one, Total)
+        if one.out.buffer not in chosen:
+            return one
         if isinstance(one, Scan):
             return replace(one, out=view(one.out), arg=view(one.arg))
         return replace(one, out=view(one.out), args=tuple(map(operand, one.args)))
 
-    stages = [Stage(stage.member, list(map(statement, stage.batch))) for stage in program.stages]
-    inputs = {name: view(one) if one.buffer.batch else one for name, one in program.inputs.items()}
+    stages = [Stage(*(list(map(statement, part)) for part in (stage.member, stage.batch))) for stage in program.stages]
+    inputs = {name: view(one) if one.buffer in chosen else one for name, one in program.inputs.items()}
     return Program(inputs, stages, {name: operand(one) for name, one in program.outputs.items()})
 
 
 class _Evaluation(Emitter):
-    """One member in a block, whose threads take one or several examples ``at_once``."""
+    """Some members in a block."""
 
-    def __init__(self, program: Program, threads: int, at_once: int = 1) -> None:
+    def __init__(self, program: Program, threads: int, side_by_side: int) -> None:
         super().__init__(program, threads)
-        self.at_once = at_once
+        self.side_by_side = side_by_side
         self.numbers = program.inputs["uniforms"].buffer
         self.given = [name for name in program.inputs if name != "uniforms"]
 
-    @property
-    def loops(self) -> list[tuple[int, ...]]:
-        return [nest.loops for nest in self.nests[0]]
+    def kernel(self, some: str, alone: str, sizes: Sequence[tuple[str, int]], shared: set[str]) -> None:
+        """Call ``some`` for the members of a block if what is ``shared`` is equal for them, or ``alone`` for each.
 
-    def has_registers(self) -> bool:
-        """Whether all but the numbers of the examples can be in registers."""
-        return self.own_arrays(self.nests[0]) <= {self.numbers}
-
-    def emit(self) -> None:
-        loss, nests = self.program.outputs["loss"], self.nests[0]
-        self.declare_tables()
+        ``sizes``: how the inputs of a member lie in memory.
+        """
+        names = [name for name, size in sizes for _ in range(size)]
         signature = f"{_EVALUATED}, int members, int count"
         with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
-            self.line("const int thread = threadIdx.x, member = blockIdx.x;")
-            self.line("__shared__ double parts[THREADS / 32];")
-            at = len(self.lines)
-            self.allocate_member()
-            self.declare_memory(at)
-            self.line(f"fixed += u64(member) * {self.count(self.given)};")
-            self.load(self.given, "fixed")
-            if self.homes.memory:
-                self.wait()
-            self.member(self.groups[0])
-            self.before([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.homes.memory])
-            self.line("double sum = 0;")
-            with self.parts():
-                self.line("float part = 0;")
-                with self.rows(4 if work(nests) <= LIGHT else 2 if work(nests) <= HEAVY else 1):
-                    for k in range(1, self.at_once):
-                        self.line(f"const int row_{k} = row + {k} * THREADS < end ? row + {k} * THREADS : row;")
-                    self.draw(nests)
-                    self.example(nests, self.own_arrays(nests))
-                    self.line(f"part += {self.last(loss)};")
-                    for k in range(1, self.at_once):
-                        self.line(f"if (row + {k} * THREADS < end) part += {self.last(loss, k)};")
-                self.line("sum += double(part);")
-            self.line("sum = over_warp(sum);")
-            self.line("if (thread % 32 == 0) parts[thread / 32] = sum;")
-            self.line("together();")
-            with self.block("if (thread == 0)"):
-                self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[warp];")
-                self.line("losses[member] = float(sum / count);")
+            if self.side_by_side == 1:
+                self.line(f"{alone}(losses, fixed, numbers, blockIdx.x, count);")
+                return
+            self.line(f"const int first = blockIdx.x * {self.side_by_side};")
+            self.line(f"bool equal = first + {self.side_by_side} <= members;")
+            with self.block(f"for (int m = 1; m < {self.side_by_side} && equal; m++)"):
+                self.line(f"const float *const one = fixed + u64(first) * {len(names)};")
+                self.line(f"const float *const other = one + m * {len(names)};")
+                for place in (k for k, name in enumerate(names) if name in shared):
+                    self.line(f"equal = equal && one[{place}] == other[{place}];")
+            self.line(f"if (equal) {some}(losses, fixed, numbers, first, count);")
+            with self.block(f"else for (int m = first; m < members && m < first + {self.side_by_side}; m++)"):
+                self.line(f"{alone}(losses, fixed, numbers, m, count);")
+
+    def join(self, count: int | str) -> None:
+        """The losses of members from the sums of all threads; what lies in shared memory is free after."""
+        with self.block(f"UNROLL for (int m = 0; m < {count}; m++)"):
+            self.line("sums[m] = over_warp(sums[m]);")
+            self.line("if (thread % 32 == 0) parts[m][thread / 32] = sums[m];")
+        self.line("together();")
+        with self.block(f"if (thread < {count})"):
+            self.line("double sum = parts[thread][0];")
+            self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[thread][warp];")
+            self.line("losses[member + thread] = float(sum / count);")
+        self.line("together();")
 
     @contextmanager
     def parts(self) -> Iterator[None]:
@@ -116,11 +114,13 @@ class _Evaluation(Emitter):
             yield
 
     @contextmanager
-    def rows(self, unrolled: int) -> Iterator[None]:
-        """Over the examples of a part."""
+    def rows(self, unrolled: int, at_once: int = 1) -> Iterator[None]:
+        """Over the examples of a part, ``at_once`` of them together: row, row_1, ..."""
         self.line(f"#pragma unroll {unrolled}")
-        step = "THREADS" if self.at_once == 1 else f"{self.at_once} * THREADS"
+        step = "THREADS" if at_once == 1 else f"{at_once} * THREADS"
         with self.block(f"for (int row = first; row < end; row += {step})"):
+            for k in range(1, at_once):
+                self.line(f"const int row_{k} = row + {k} * THREADS < end ? row + {k} * THREADS : row;")
             yield
 
     def draw(self, nests: list[Nest]) -> None:
@@ -128,9 +128,90 @@ class _Evaluation(Emitter):
         for place in range(self.numbers.size) if self.numbers not in self.own_arrays(nests) else ():
             self.assign(self.numbers, place, self.address(self.numbers, place, ()))
 
-    def last(self, loss: Operand, k: int = 0) -> str:
-        """The result of an example, the k-th of those at once."""
-        place = loss.offset + (k * loss.strides[0] if k else 0) if isinstance(loss, View) else 0
+
+class _Wide(_Evaluation):
+    """Members and examples as first axes of one program: a thread computes all of them side by side.
+
+    Members share what comes of the numbers and of equal constants that are single numbers, such as a range.
+    """
+
+    def __init__(self, program: Program, threads: int, members: int, examples: int) -> None:
+        self.plain, self.examples = program, examples
+        self.shared = {
+            name for name, v in program.inputs.items() if name.startswith("constants.") and v.buffer.size == 1
+        }
+        statements = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
+        start = {v.buffer for name, v in program.inputs.items() if name not in {"uniforms", *self.shared}}
+        wide = widened(program, members, depending(statements, start))
+        batch = {b for s in wide.stages[0].batch for b in (s.out.buffer, *sources(s)) if b.batch}
+        super().__init__(widened(wide, examples, batch | {wide.inputs["uniforms"].buffer}), threads, members)
+
+    def fits(self) -> bool:
+        """Whether the loops stay what they are, and all but the examples' numbers can be in registers."""
+        if self.side_by_side == self.examples == 1:
+            return True
+        plain = _Wide(self.plain, self.threads, 1, 1)
+        same = [nest.loops for nest in self.nests[0]] == [nest.loops for nest in plain.nests[0]]
+        return same and self.own_arrays(self.nests[0]) <= {self.numbers}
+
+    def emit(self) -> None:
+        self.declare_tables()
+        if self.side_by_side > 1:
+            single = _Wide(self.plain, self.threads, 1, self.examples)
+            single.function("alone")
+            self.lines += single.lines
+        self.function("some" if self.side_by_side > 1 else "alone")
+        sizes = [(name, self.plain.inputs[name].buffer.size) for name in self.given]
+        self.kernel("some", "alone", sizes, self.shared)
+
+    def function(self, name: str) -> None:
+        """The losses of all members at once."""
+        nests, loss = self.nests[0], self.program.outputs["loss"]
+        with self.block(f"INLINE void {name}({_EVALUATED}, int member, int count)"):
+            self.line("const int thread = threadIdx.x;")
+            self.line(f"__shared__ double parts[{self.side_by_side}][THREADS / 32];")
+            at = len(self.lines)
+            self.allocate_member()
+            self.declare_memory(at)
+            self.take()
+            if self.homes.memory:
+                self.wait()
+            self.member(self.groups[0])
+            self.before([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.homes.memory])
+            self.line(f"double sums[{self.side_by_side}] = {{}};")
+            with self.parts():
+                self.line(f"float losses_here[{self.side_by_side}] = {{}};")
+                cost = work(nests)
+                with self.rows(4 if cost <= LIGHT else 2 if cost <= HEAVY else 1, self.examples):
+                    self.draw(nests)
+                    self.example(nests, self.own_arrays(nests))
+                    for k in range(self.examples):
+                        with self.block(f"if (row + {k} * THREADS < end)" if k else ""):
+                            for m in range(self.side_by_side):
+                                self.line(f"losses_here[{m}] += {self.last(loss, k, m)};")
+                for m in range(self.side_by_side):
+                    self.line(f"sums[{m}] += double(losses_here[{m}]);")
+            self.join(self.side_by_side)
+
+    def take(self) -> None:
+        """The inputs of all members from packed memory."""
+        stride, start = sum(self.plain.inputs[name].buffer.size for name in self.given), 0
+        self.line(f"fixed += u64(member) * {stride};")
+        for name in self.given:
+            buffer, size = self.program.inputs[name].buffer, self.plain.inputs[name].buffer.size
+            for m in range(buffer.size // size if size else 0):
+                source = m * stride + start
+                if buffer in self.homes.memory:
+                    loop = f"for (int e = thread; e < {size}; e += THREADS)"
+                    self.line(f"{loop} {buffer.name}[{m * size} + e] = fixed[{source} + e];")
+                else:
+                    for place in range(size):
+                        self.assign(buffer, m * size + place, f"fixed[{source + place}]")
+            start += size
+
+    def last(self, loss: Operand, k: int, m: int) -> str:
+        """The result of example k of member m."""
+        place = loss.offset + k * loss.strides[0] + m * loss.strides[1] if isinstance(loss, View) else 0
         if isinstance(loss, View) and loss.buffer in self.arrays:
             return f"{loss.buffer.name}[{place}]"
         return self.fixed(loss, place)
@@ -138,30 +219,23 @@ class _Evaluation(Emitter):
     def address(self, buffer: Buffer, place: int, strides: tuple[int, ...]) -> str:
         if buffer is not self.numbers:
             return super().address(buffer, place, strides)
-        k, place = divmod(place, buffer.size // self.at_once)
+        k, place = divmod(place, buffer.size // self.examples)
         return f"numbers[({sum_text(zip(LOOPS, strides), place)}) * count + {f'row_{k}' if k else 'row'}]"
 
 
 class _SideBySide(_Evaluation):
     """Members of equal constants have the same examples: what no parameter takes part in is computed once for them."""
 
+    def __init__(self, program: Program, threads: int) -> None:
+        super().__init__(program, threads, SIDE_BY_SIDE)
+
     def emit(self) -> None:
         self.declare_tables()
         with self.block(f"template <int COUNT> INLINE void some({_EVALUATED}, int member, int count)"):
             self.some()
-        names = [name for name in self.given for _ in range(self.program.inputs[name].buffer.size)]
-        signature = f"{_EVALUATED}, int members, int count"
-        with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
-            self.line(f"const int first = blockIdx.x * {SIDE_BY_SIDE};")
-            self.line(f"bool equal = first + {SIDE_BY_SIDE} <= members;")
-            with self.block(f"for (int m = 1; m < {SIDE_BY_SIDE} && equal; m++)"):
-                self.line(f"const float *const one = fixed + u64(first) * {len(names)};")
-                self.line(f"const float *const other = one + m * {len(names)};")
-                for place in (k for k, name in enumerate(names) if name.startswith("constants.")):
-                    self.line(f"equal = equal && one[{place}] == other[{place}];")
-            self.line(f"if (equal) some<{SIDE_BY_SIDE}>(losses, fixed, numbers, first, count);")
-            with self.block(f"else for (int m = first; m < members && m < first + {SIDE_BY_SIDE}; m++)"):
-                self.line("some<1>(losses, fixed, numbers, m, count);")
+        sizes = [(name, self.program.inputs[name].buffer.size) for name in self.given]
+        constants = {name for name in self.given if name.startswith("constants.")}
+        self.kernel(f"some<{SIDE_BY_SIDE}>", "some<1>", sizes, constants)
 
     def some(self) -> None:
         """The losses of COUNT members, whose constants are equal."""
@@ -186,17 +260,13 @@ class _SideBySide(_Evaluation):
                 with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
                     self.take(self.of_member(own), "m")
                     self.example(own, set())
-                    self.line(f"losses_here[m] += {self.last(self.program.outputs['loss'])};")
+                    loss = self.program.outputs["loss"]
+                    self.line(f"losses_here[m] += {self.fixed(loss, loss.offset if isinstance(loss, View) else 0)};")
             self.line("UNROLL for (int m = 0; m < COUNT; m++) sums[m] += double(losses_here[m]);")
-        with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
-            self.line("sums[m] = over_warp(sums[m]);")
-            self.line("if (thread % 32 == 0) parts[m][thread / 32] = sums[m];")
-        self.line("together();")
-        with self.block("if (thread < COUNT)"):
-            self.line("double sum = parts[thread][0];")
-            self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[thread][warp];")
-            self.line("losses[member + thread] = float(sum / count);")
-        self.line("together();")
+        self.join("COUNT")
+
+    def address(self, buffer: Buffer, place: int, strides: tuple[int, ...]) -> str:
+        return f"numbers[{place} * count + row]" if buffer is self.numbers else super().address(buffer, place, strides)
 
     def of_member(self, nests: list[Nest]) -> list[tuple[Buffer, int]]:
         """Values of a member that its examples need."""
