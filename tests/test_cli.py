@@ -313,13 +313,39 @@ def test_help_says_what_a_papers_name_runs(numerate):
     assert "primer2022 is its Tables 9 to 12" in text
 
 
-def test_a_report_names_a_run_that_is_not_as_it_was_written(finished, tmp_path, numerate):
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("runs", "scores = replace(scores, 'best_test', 'best_text')"),
+        ("runs", "digest = CAST(x'ff41' AS TEXT)"),
+        ("circumstances", "timing = '{'"),
+    ],
+)
+def test_a_run_that_is_not_as_it_was_written_is_left_out_and_trained_again(
+    table, change, finished, tmp_path, numerate, caplog
+):
     shutil.copytree(finished[0] / "results", tmp_path / "results")
-    with Store(tmp_path / "results" / "results.sqlite") as store:
-        store._db.execute("UPDATE runs SET scores = replace(scores, 'best_test', 'best_text') WHERE seed = 1")
+    path = tmp_path / "results" / "results.sqlite"
+    with Store(path) as store:
+        sound = store.rows()
+        store._db.execute(f"UPDATE {table} SET {change} WHERE seed = 1")
+    damaged = {row.key for row in sound if row.seed == 1}
+    assert damaged
+    named = r"the run \w+-1 in results/results.sqlite (is not as it was written|cannot be read)"
+
     done = numerate("report", "primer2022/table11", *OPTIONS, "--out", "results", cwd=tmp_path)
-    assert done.returncode == 2
-    assert re.search(r"the run \w+-1 in results/results.sqlite is not as it was written", done.stderr)
+    assert done.returncode == 0
+    assert len(re.findall(f"{named}.*: it is left out", caplog.text)) == len(damaged)
+    done = numerate("rows", "export", "rest.sqlite", "--out", "results", cwd=tmp_path)
+    assert done.returncode == 0
+    with Store(tmp_path / "rest.sqlite") as store:
+        assert store.rows() == [row for row in sound if row.key not in damaged]
+
+    done = numerate("run", "primer2022/table11", *OPTIONS, "--out", "results", cwd=tmp_path)
+    assert done.returncode == 0
+    assert len(re.findall(f"{named}.*: it is removed", caplog.text)) == len(damaged)
+    with Store(path) as store:
+        assert store.rows() == sound
 
 
 def test_a_file_that_is_no_results_file_is_named(tmp_path, numerate):

@@ -79,7 +79,7 @@ def _folder(experiment: Experiment, out: str | Path) -> Path:
 
 def _shown(experiment: Experiment, store: Store, options: Options, folder: Path, out: str | Path) -> Shown:
     keys = [key for training in experiment.work(options) for key in training.run_keys()]
-    rows = experiment.rows_of(store.rows(keys=keys), options) if keys else []
+    rows = experiment.rows_of(store.rows(keys=keys, lenient=True), options) if keys else []
     if keys and not rows:
         needed = f"{command(experiment, options)} --out {shlex.quote(str(out))}"
         raise ValueError(f"no finished run of {experiment.id} at size {options.size}; run: {needed}")

@@ -5,7 +5,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +102,7 @@ class Store:
                 raise StoreError(f"cannot make the folder of the results file {self.path}: {error.strerror}") from None
         with self._explained():
             self._db = self._open_readonly() if readonly else self._open()
+        self._db.text_factory = lambda data: data.decode(errors="replace")  # a damaged run is named by what is left
         try:
             with self._explained():
                 self._prepare()
@@ -175,6 +176,8 @@ class Store:
         experiment: str | None = None,
         where: Mapping[str, Any] | Callable[[Mapping[str, Any]], bool] | None = None,
         keys: Iterable[Key] | None = None,
+        *,
+        lenient: bool = False,
     ) -> list[Row]:
         """Finished runs, ordered by experiment, labels, configuration and seed, whatever the order of their writing.
 
@@ -182,16 +185,32 @@ class Store:
         written is refused.
         ``where``: labels a run must have, one value or a list of allowed ones (a range is itself a list: give a list of
         ranges), or a function of the labels. ``keys``: these runs only, whichever experiment stored them.
+        ``lenient``: a run that is not as it was written is left out with a notice.
         """
         wanted = None if keys is None else {Key(*key) for key in keys}
         found = []
         for record in self._select(experiment):
             if wanted is not None and (record[0], record[1]) not in wanted:
                 continue
-            labels = self._decoded(record, decode_mapping, record[3])
-            if where is None or (where(labels) if callable(where) else _matches(labels, where)):
-                found.append(self._row(record, labels))
+            try:
+                labels = self._decoded(record, decode_mapping, record[3])
+                if where is None or (where(labels) if callable(where) else _matches(labels, where)):
+                    found.append(self._row(record, labels))
+            except StoreError as error:
+                if not lenient:
+                    raise
+                log.warning("%s: it is left out", error)
         return found
+
+    def drop_damaged(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of the runs that :meth:`rows` refuses, removed with a notice so that they can be made anew."""
+        damaged = self._refused("runs", {Key(*key) for key in keys})
+        with self.transaction():
+            for key, error in damaged.items():
+                log.warning("%s: it is removed", error)
+                for table in ("runs", "circumstances", "shared"):
+                    self._db.execute(f"DELETE FROM {table} WHERE config_hash = ? AND seed = ?", key)
+        return list(damaged)
 
     def experiments(self) -> dict[str, int]:
         """Experiment -> number of finished runs, those included that it shares with another."""
@@ -212,15 +231,21 @@ class Store:
         Their stored bytes no longer give their stored digest, or their labels or circumstances cannot be read.
         """
         self._check_file()
+        return list(self._refused(self._source()))
+
+    def _refused(self, source: str, among: Collection[Key] | None = None) -> dict[Key, StoreError]:
+        """Runs that are not as they were written, and why."""
         with self._explained():
-            records = self._db.execute(f"SELECT {COLUMNS} FROM {self._source()} ORDER BY config_hash, seed").fetchall()
-        refused: dict[Key, None] = {}
+            records = self._db.execute(f"SELECT {COLUMNS} FROM {source} ORDER BY config_hash, seed").fetchall()
+        refused: dict[Key, StoreError] = {}
         for record in records:
+            if among is not None and tuple(record[:2]) not in among:
+                continue
             try:
                 self._row(record, self._decoded(record, decode_mapping, record[3]))
-            except StoreError:
-                refused[Key(*record[:2])] = None
-        return list(refused)
+            except StoreError as error:
+                refused[Key(*record[:2])] = error
+        return refused
 
     # State of unfinished groups
 
@@ -282,7 +307,8 @@ class Store:
     def export(self, path: str | Path, experiment: str | None = None) -> Added:
         """Copy finished runs into another results file, new or not, that can be carried as a single file.
 
-        A damaged file is refused, for it may hide runs. Where another process has the other file open, its log stays
+        Runs that are not as they were written are left out with a notice. A damaged file is refused, for it may hide
+        runs. Where another process has the other file open, its log stays
         beside it until that process closes it.
         """
         if self.path.exists() and Path(path).exists() and self.path.samefile(path):  # links included
@@ -291,7 +317,7 @@ class Store:
             raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(there) or 'none at all'}")
         self._check_file()
         with Store(path) as other:
-            added = other._take(self, experiment)
+            added = other._take(self, experiment, lenient=True)
             with other._explained():
                 try:
                     other._set_journal("DELETE")
@@ -418,21 +444,29 @@ class Store:
                    WHERE config_hash = ? AND seed = ? AND experiment != ?"""
         self._db.execute(query, (experiment, canonical(labels), *key, experiment))
 
-    def _take(self, other: "Store", experiment: str | None = None) -> Added:
+    def _take(self, other: "Store", experiment: str | None = None, *, lenient: bool = False) -> Added:
         """Runs of another file and, if it is about all of them, what it says of who shares runs."""
-        rows = other.rows(experiment)
-        shared = other._shared() if experiment is None else []
+        rows = other.rows(experiment, lenient=lenient)
+        shared = other._shared(lenient) if experiment is None else []
         with self.transaction():
             added = self.add(rows)
             for key, sharer, labels in shared:
                 self._share(key, sharer, labels)
         return added
 
-    def _shared(self) -> list[tuple[Key, str, dict[str, Any]]]:
+    def _shared(self, lenient: bool) -> list[tuple[Key, str, dict[str, Any]]]:
         """Who shares which runs under which labels."""
         with self._explained():
             records = self._db.execute("SELECT * FROM shared").fetchall() if self._has_shared() else []
-        return [(Key(*r[:2]), r[2], self._decoded(r, decode_mapping, r[3])) for r in records]
+        found = []
+        for record in records:
+            try:
+                found.append((Key(*record[:2]), record[2], self._decoded(record, decode_mapping, record[3])))
+            except StoreError as error:
+                if not lenient:
+                    raise
+                log.warning("%s: who else uses it is left out", error)
+        return found
 
     def _decoded(self, record: Sequence[Any], decode: Callable[..., Any], *stored: Any) -> Any:
         """``decode`` of what is stored; one sentence if that is not what we write."""

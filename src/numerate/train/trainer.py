@@ -89,6 +89,7 @@ def _train(
     checkpoint_seconds: float,
 ) -> None:
     runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
+    store.drop_damaged(runs)
     missing = set(store.missing(runs))
     store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
