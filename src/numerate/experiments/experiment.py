@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numerate.units
 from numerate import published
-from numerate.published import show_range
+from numerate.published import printed_name, show_range
 from numerate.results import Key, Row
 from numerate.tasks.task import Range
 from numerate.train import Adam, Penalty, Restart, Training
@@ -113,7 +113,10 @@ class Experiment:
         for name in ("units", "ranges"):
             if getattr(options, name) is not None and name not in self.takes:
                 raise ValueError(f"{self.id} has no choice of {name}; leave --{name} out")
-        return self.trainings(options)
+        trainings = self.trainings(options)
+        if options.seeds is not None and not trainings:
+            raise ValueError(f"{self.id} trains nothing; leave --seeds out")
+        return trainings
 
     def rows_of(self, rows: Sequence[Row], options: Options) -> list[Row]:
         """The rows that belong to these options, labelled as this experiment labels them; some may serve twice."""
@@ -163,10 +166,10 @@ def choose_recipes(
     own_names = set()
     simple = {_simple(name): name for name in known}
     for unit in units:
-        if isinstance(unit, str) and _simple(unit) in simple:
-            name = simple[_simple(unit)]
+        spellings = [_simple(unit), _simple(printed_name(unit))] if isinstance(unit, str) else []
+        if name := next((simple[spelling] for spelling in spellings if spelling in simple), ""):
             chosen[name] = known[name]
-        elif isinstance(unit, str) and _simple(unit) in map(_simple, elsewhere):
+        elif set(spellings).intersection(map(_simple, elsewhere)):
             continue
         elif isinstance(unit, str) and ":" not in unit:
             names = ", ".join(dict.fromkeys([*known, *elsewhere]))

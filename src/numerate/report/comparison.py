@@ -101,7 +101,7 @@ class Cell:
         cell = self.theirs.get(metric)
         if cell is None or cell.value is None:
             return None
-        return Estimate(cell.value, cell.low, cell.high, cell.n or 0, "as printed")
+        return Estimate(cell.value, cell.low, cell.high, cell.n or 0, "as printed", cell.qualifier)
 
     def comparable(self, metric: str) -> Estimate | None:
         """Our estimate by the method of the published number."""
@@ -322,7 +322,7 @@ def comparison(
         x_titles=dict(x_titles or {}),
         joined=joined,
         orders=()
-        if along is None
+        if along is None or other_setting
         else tuple(_orders([c for c in cells if c.series not in beside], metrics, along, level)),
     )
 
@@ -359,7 +359,7 @@ def _order_headline(orders: Sequence[Order]) -> str:
     counts = [
         f"{sum(f.word == word for f in found)} {word}" for word in ORDER_WORDS if any(f.word == word for f in found)
     ]
-    taus = [f.tau for f in found if f.tau is not None]
+    taus = [f.tau for f in found if f.tau is not None and f.word != "too few"]
     middle = f"; Kendall's τ {statistics.median(taus):.2f} in the middle" if taus else ""
     return f"{len(found)} columns, order of ours against the published one: {', '.join(counts)}{middle}."
 
@@ -375,9 +375,9 @@ def x_name(x: Any) -> str:
 
 
 def environment(rows: Iterable[Row]) -> dict[str, str]:
-    """Versions, machines, backends and time behind the rows, each told once."""
+    """Versions, machines, backends and time behind the rows, each told once; a run may stand in several cells."""
     told: dict[str, dict[str, None]] = {}
-    found = [row.circumstances for row in rows]
+    found = list({row.key: row.circumstances for row in rows}.values())
     for around in found:
         facts = {"backend": around.backend, **around.versions, **{k: str(v) for k, v in around.hardware.items()}}
         for name, value in facts.items():

@@ -253,7 +253,7 @@ def _place(ax: Axes, left: float, width: float, line: int, estimate: Estimate | 
         Rectangle((left, line - 0.42), width, 0.84, fc=BAND if shade is None else RATES(shade), ec="none", zorder=2)
     )
     ink = FAINT if shade is None else "#1b1f25" if shade < 0.66 else "#fefeff"  # on a colour: the same in both themes
-    shown = "–" if value is None else metric.brief(value)
+    shown = "–" if value is None or estimate is None else estimate.bound + metric.brief(value)
     ax.text(left + width / 2, line, shown, ha="center", va="center", fontsize=7, color=ink, zorder=3)
 
 
@@ -304,7 +304,7 @@ def svg(fig: Figure, label: str) -> str:
     for colour, variable in PAGE.items():
         source = source.replace(colour, variable)
     prefix = re.sub(r"\W+", "", label.title()) or "Figure"
-    source = re.sub(r'(id="|xlink:href="#|url\(#)', rf"\1{prefix}", source)  # several pictures share one page
+    source = re.sub(r'(id="|xlink:href="#|url\(#)', rf"\g<1>{prefix}", source)  # several pictures share one page
     size = re.compile(r'<svg [^>]*?height="[\d.]+pt"[^>]*>', re.DOTALL)
     view = re.search(r'viewBox="([^"]+)"', source)
     assert view, "matplotlib always writes a viewBox"

@@ -212,5 +212,5 @@ def _shown(estimate: Estimate | None, metric: Metric) -> tuple[str, str]:
     """Value and interval as text."""
     value, bracket, rest = tables.interval(estimate, metric).partition(" [")
     if estimate is not None and estimate.value is not None:
-        value = metric.show(estimate.value)  # whole, also where the interval has the power of ten
+        value = estimate.bound + metric.show(estimate.value)  # whole, also where the interval has the power of ten
     return value, f"[{rest}" if bracket else ""

@@ -69,8 +69,8 @@ def interval(estimate: Estimate | None, metric: Metric) -> str:
     """``12.4k [11.0k, 13.9k]``; a dash where there is no value, no brackets where there is no interval."""
     if estimate is None or estimate.value is None:
         return "–"
-    if estimate.low is None or estimate.high is None:
-        return metric.show(estimate.value)
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high != estimate.value:
+        return estimate.bound + metric.show(estimate.value)  # some papers print [0, 0] for what they do not know
     if metric.show_interval:
         return metric.show_interval(estimate.value, estimate.low, estimate.high)
     return f"{metric.show(estimate.value)} [{metric.show(estimate.low)}, {metric.show(estimate.high)}]"
@@ -112,7 +112,7 @@ def _pair(cell: Cell | None, comparison: Comparison) -> Text:
     pair = [cell.measured.ours.get(metric.name)]
     if comparison.published:
         pair.append(cell.published(metric.name))
-    shown = ["–" if each is None or each.value is None else metric.brief(each.value) for each in pair]
+    shown = ["–" if each is None or each.value is None else each.bound + metric.brief(each.value) for each in pair]
     return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
 
 

@@ -25,13 +25,17 @@ GAMMA_LIMIT = 1e-5  # a Beta on values below this is a gamma to more digits than
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; None where there is none (no data, one value, infinity). ``how``: the method."""
+    """A value with its 95 % interval; None where there is none (no data, one value, infinity). ``how``: the method.
+
+    ``bound``: "<" or ">" where it is only known that the value is less or more.
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     n: int = 0
     how: str = ""
+    bound: str = ""
 
 
 def wilson(k: int, n: int) -> Estimate:

@@ -76,6 +76,7 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
         x_title="Nonlinearity",
         panel_titles={"identity": "The identity function from −1000 to 1000"},
         along="x",
+        other_setting=options.size == "smoke",
     )
 
 

@@ -113,6 +113,7 @@ def experiment(table: str, title: str, metrics: Sequence[Metric]) -> Experiment:
                 order=list(RECURRENT),
                 metrics=metrics,
                 title=f"NALU 2018, Table {table}",
+                other_setting=options.size == "smoke",
                 tied=TIED,
             ),
             claims,

@@ -112,6 +112,7 @@ def compare(
     metrics: Sequence[Metric],
     title: str,
     tied: float = PRINTED,
+    other_setting: bool = False,
 ) -> Comparison:
     """Sets as panels, functions across; the order of the models is what is compared.
 
@@ -137,6 +138,7 @@ def compare(
         panel_titles={split: words[0] for split, words in SPLITS.items()},
         along="series",
         beside=[RANDOM],
+        other_setting=other_setting,
     )
 
 

@@ -87,6 +87,7 @@ def experiment(table: str, title: str, recipes: Mapping[str, Recipe], metrics: S
                 order=list(recipes),
                 metrics=metrics,
                 title=f"NALU 2018, Table {table}",
+                other_setting=options.size == "smoke",
             ),
             claims,
         ),
