@@ -266,6 +266,25 @@ def test_members_of_a_hundred_inputs_stay_in_registers(first):
     assert f"{800 if first is GatedNAUNMU else 0} bytes stack frame, 0 bytes spill stores" in said
 
 
+class Scaled(nn.Module):
+    """A few numbers that take part in making a large weight lie in memory, and their new values in registers."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(2, 20) * 0.1), nn.Parameter(torch.rand(2) + 0.5)
+        self.last = nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.last(x @ (self.weight * self.scale.unsqueeze(1)).T)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_small_parameter_that_scales_a_large_one(runner):
+    torch.manual_seed(0)
+    module = Scaled()
+    compare(runner(make_step(module, inputs=20)), module, make_members(4), 30, 1e-4)
+
+
 def test_what_does_not_fit_is_named():
     torch.manual_seed(0)
     with pytest.raises(NotLowered, match="shared memory"):

@@ -61,11 +61,11 @@ def _mul(self: Lowering, a: Value, b: Value | Number) -> Value | Product:
 
 @ELEMENTWISE("div")
 def _div(self: Lowering, a: Value, b: Value | Number, rounding_mode: str | None = None) -> Value:
-    if not isinstance(b, View):
-        number = b.number if isinstance(b, Filled) else b
-        if number != 0 and math.frexp(number)[0] in (0.5, -0.5):
-            return self.map("mul", a, 1 / number)  # exact for powers of two
-    quotient = self.map("div", a, b)
+    number = b.number if isinstance(b, Filled) else b
+    if not isinstance(number, View) and abs(math.frexp(number)[0]) == 0.5 and 2**-126 <= abs(number) <= 2**126:
+        quotient = self.map("mul", a, 1 / number)  # exact for powers of two
+    else:
+        quotient = self.map("div", a, b)
     return quotient if rounding_mode is None else self.map(rounding_mode, quotient)
 
 
@@ -162,11 +162,12 @@ def _copy(self: Lowering, a: Value, source: Value) -> Value:
 
 @ELEMENTWISE("_to_copy", "to", "_conj", "clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "view_as")
 def _same(self: Lowering, a: Value, *_: Any, **__: Any) -> Value:
-    boolean = is_bool(a)
-    wanted = self.node.meta["val"].dtype == torch.bool
-    if boolean and not wanted:
+    boolean, wanted = is_bool(a), self.node.meta["val"].dtype
+    if boolean and wanted != torch.bool:
         return self.map("to_float", a)
-    return self.map("ne", a, 0.0) if wanted and not boolean else a
+    if wanted == torch.bool:
+        return a if boolean else self.map("ne", a, 0.0)
+    return a if wanted.is_floating_point or wanted.is_complex else self.map("trunc", a)
 
 
 # ---------------------------------------------------------------- filled tensors

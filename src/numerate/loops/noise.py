@@ -57,7 +57,8 @@ class _FromStream(TorchFunctionMode):
         if not training or p == 0:
             return x
         kept = self.drawn(x.shape, lambda: torch.zeros_like(x)) >= p
-        return x * kept / (1 - p) if p < 1 else x * 0.0
+        found = x * kept / (1 - p) if p < 1 else x * 0.0
+        return x.copy_(found) if inplace else found
 
 
 def _size(args: Any, kwargs: Any) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from numerate.loops.step import Members, Step, Tensors, squared_error
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.specification import Restart, Training
-from numerate.units import parameter_bounds
+from numerate.units import parameter_bounds, snapped_parameters
 
 BLOCK = 64
 """Members; a multiple of what any processor computes at once."""
@@ -72,6 +72,39 @@ def drawn_buffers(training: Training) -> list[str]:
     return [name for name, value in first.items() if name in drawn and value.dtype == torch.float32]
 
 
+def _kept_names(model: nn.Module) -> dict[str, str]:
+    """Every name of a parameter -> the one it is trained by; one that several modules share has several."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(p), name) for name, p in model.named_parameters(remove_duplicate=False)}
+
+
+def _bounds(model: nn.Module) -> dict[str, tuple[float, float]]:
+    """The bounds of all parameters; a shared one keeps those of all that share it."""
+    names, found = _kept_names(model), {}
+    for name, (low, high) in parameter_bounds(model).items():
+        lowest, highest = found.get(names[name], (low, high))
+        found[names[name]] = max(low, lowest), min(high, highest)
+    return found
+
+
+def snapping(model: nn.Module) -> Callable[[Tensors], Tensors]:
+    """The parameters of a stack that rounding changes, rounded."""
+    names, shapes = _kept_names(model), {name: p.shape for name, p in model.named_parameters(remove_duplicate=False)}
+
+    def snapped(model: nn.Module) -> Tensors:
+        found = {}
+        for name, value in snapped_parameters(model).items():
+            if name not in names:
+                raise ValueError(f"snapped_parameters() has {name!r}, but the parameters are {', '.join(names)}")
+            if value.shape != shapes[name]:
+                sizes = f"{tuple(value.shape)} for {name}, which is of shape {tuple(shapes[name])}"
+                raise ValueError(f"snapped_parameters() has {sizes}")
+            found[names[name]] = value.float()
+        return found
+
+    return over_members(of_parameters(model, snapped))
+
+
 def make_step(training: Training) -> tuple[Step, nn.Module]:
     """The pure step of a configuration, and the model it was made from (a template; its own weights do not matter)."""
     model, train_model, eval_model = (training.build(seed=0) for _ in range(3))
@@ -103,7 +136,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         model=held(apply),
         predict=lambda parameters, x: predict(parameters, x),
         penalties=tuple(held(of_parameters(model, penalty.function)) for penalty in training.penalties),
-        bounds={name: limits for name, limits in parameter_bounds(model).items() if name not in frozen},
+        bounds={name: limits for name, limits in _bounds(model).items() if name not in frozen},
         noise=noise,
         batch=training.batch,
         error=getattr(training.task, "error", squared_error),
@@ -122,6 +155,7 @@ def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = Non
     """
     counts = [0] * len(runs) if restarts is None else restarts
     drawn = drawn_buffers(runs[0].training)
+    template = runs[0].training.build(seed=0) if runs[0].training.computation is None else None
     starts: dict[tuple[Any, ...], Tensors] = {}
     members = []
     for run, count in zip(runs, counts):
@@ -129,10 +163,28 @@ def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = Non
         key = id(training.model), training.task.inputs, training.task.outputs, run.seed, count
         if key not in starts:
             model = training.build(run.seed, count)
+            if template is not None:
+                check_alike(run, model, template, drawn)
             named = dict(model.named_parameters()) | {k: model.get_buffer(k) for k in drawn}
             starts[key] = {k: v.detach().float() for k, v in named.items()}
         members.append(starts[key])
     return {k: torch.stack([m[k] for m in members]) for k in members[0]}
+
+
+def check_alike(run: Run, model: nn.Module, template: nn.Module, drawn: Sequence[str]) -> None:
+    """One sentence if a seed's model has something else than that of seed 0, numbers of parameters apart."""
+    facts = [{k: (v.shape, v.requires_grad) for k, v in each.named_parameters()} for each in (model, template)]
+    fixed = [{k: v for k, v in each.named_buffers() if k not in drawn} for each in (model, template)]
+    if other := [k for k in facts[0] | facts[1] if facts[0].get(k) != facts[1].get(k)]:
+        what = f"the parameter {other[0]} of another shape, or frozen otherwise,"
+    elif other := differing(*fixed):
+        what = f"another buffer {other[0]}"
+    else:
+        return
+    raise ValueError(
+        f"{shown_name(run.training)} has {what} for seed {run.seed} than for seed 0; only numbers may differ, those of "
+        "parameters and those of buffers of torch.float32 that differ among the seeds 0 to 7 already"
+    )
 
 
 def _single(constants: Tensors) -> Tensors:

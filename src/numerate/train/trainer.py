@@ -20,7 +20,7 @@ from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
 from numerate.train.stack import Run
-from numerate.units import snapped_parameters, sparsity_error
+from numerate.units import sparsity_error
 
 _MEMORY = 2**30  # bytes of state and penalty weights that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
@@ -222,7 +222,7 @@ class _Group:
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
-        self.snap = stack.over_members(stack.of_parameters(self.model, snapped_parameters))
+        self.snap = stack.snapping(self.model)
 
     @property
     def label(self) -> str:
@@ -429,6 +429,26 @@ def _judged(
 _loops: dict[object, tuple[str, Loop]] = {}
 
 
+def _hashable(value: object) -> object:
+    """A dataclass that is not frozen, say, cannot be hashed: the object itself stands for it."""
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _cached_loop(
     training: Training, step: Step | None, backend: str, device: str, threads: int | None
 ) -> tuple[str, Loop]:
@@ -437,7 +457,7 @@ def _cached_loop(
     ``step``: that of the training, if it is there already.
     """
     foreign = training.computation is None
-    own = (training.model, *(p.function for p in training.penalties)) if foreign else ()
+    own = tuple(map(_hashable, (training.model, *(p.function for p in training.penalties)))) if foreign else ()
     key = (training.form, own, backend, device, threads)
     if key not in _loops:
         try:

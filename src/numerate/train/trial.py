@@ -17,6 +17,7 @@ from numerate.train.specification import Training
 from numerate.train.stack import (
     PenaltyWeights,
     Run,
+    check_alike,
     constants,
     differing,
     drawn_buffers,
@@ -28,8 +29,9 @@ from numerate.train.stack import (
     of_parameters,
     over_members,
     shown_name,
+    snapping,
 )
-from numerate.units import snapped_parameters, sparsity_error
+from numerate.units import sparsity_error
 
 MOST_CHECKED = 64
 """Seeds of a user's own model that are tried before training."""
@@ -49,6 +51,10 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
         raise ValueError(f"{name} has parameters whose shape is not known before its first use; give their sizes")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{name} has no parameters to train")
+    if hooked := [k for k, p in model.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
+        raise ValueError(
+            f"{name} has a hook on the gradient of {hooked[0]}, which training would not call; use a mask in forward"
+        )
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
     uniforms = torch.linspace(0.1, 0.9, 2 * task.draws).view(2, task.draws)
@@ -100,8 +106,8 @@ class _Draws(TorchDispatchMode):
 def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
     """One sentence unless a seed decides its model, and parameters and drawn buffers are all that seeds differ in."""
     name, drawn = shown_name(training), drawn_buffers(training)
-    some, other = (training.build(seed=0).state_dict() for _ in range(2))
-    if unkeyed := differing(some, other):
+    some, other = (training.build(seed=0) for _ in range(2))
+    if unkeyed := differing(*(model.state_dict() | dict(model.named_buffers()) for model in (some, other))):
         raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
     template, twin = training.build(seed=0), training.build(seed=0)
     noise = torch.full((len(x), noise_per_example(twin, training.task.inputs)), 0.5)
@@ -114,6 +120,7 @@ def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
     with torch.no_grad():
         for seed in seeds:
             model = training.build(seed)
+            check_alike(Run(training, seed), model, template, drawn)
             values = dict(model.named_parameters()) | {buffer: model.get_buffer(buffer) for buffer in drawn}
             expected = results(model, values)
             if not all(map(equal, results(model, values), expected)):
@@ -135,7 +142,7 @@ def attempt(training: Training, loop: Loop, device: str) -> None:
     own = {k: v.to(device) for k, v in start.items()}
     model = training.build(seed=0)
     over_members(of_parameters(model, sparsity_error))(own)
-    over_members(of_parameters(model, snapped_parameters))(own)
+    snapping(model)(own)
     for split in ("validation", "test"):
         uniforms, fixed = evaluation_uniforms(training, split), constants(runs, split)
         found = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
