@@ -231,10 +231,10 @@ BROKEN["leaving"] = "import sys\nsys.exit(0)"
 @pytest.mark.parametrize(
     ("unit", "sentence"),
     [
-        ("broken:Unit", "cannot import 'broken' for the unit 'broken:Unit': SyntaxError("),
-        ("raising:Unit", "cannot import 'raising' for the unit 'raising:Unit': LookupError('no data')"),
+        ("broken:Unit", "cannot import 'broken' for the unit 'broken:Unit': SyntaxError: invalid syntax"),
+        ("raising:Unit", "cannot import 'raising' for the unit 'raising:Unit': LookupError: no data"),
         ("missing:Unit", "No module named 'nosuchmodule'"),
-        ("leaving:Unit", "cannot import 'leaving' for the unit 'leaving:Unit': SystemExit(0)"),
+        ("leaving:Unit", "cannot import 'leaving' for the unit 'leaving:Unit': SystemExit: 0"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_sentence(unit, sentence, tmp_path, numerate, monkeypatch):
@@ -356,3 +356,15 @@ def test_a_file_that_is_no_results_file_is_named(tmp_path, numerate):
     assert done.returncode == 2
     assert "results.sqlite" in done.stderr
     assert Path(folder / "results.sqlite").read_text().startswith("not a database")
+
+
+def test_units_go_by_the_names_of_their_classes_too(tmp_path, numerate):
+    done = numerate("run", "primer2022/table11", *OPTIONS[:2], "--units", "NACMul,GNALU", "--seeds", "1", cwd=tmp_path)
+    assert done.returncode == 0
+    assert {"NAC•", "G-NALU"} <= set(done.stdout.split())
+
+
+def test_seeds_of_what_is_not_trained_are_refused(tmp_path, numerate):
+    done = numerate("run", "nau2020/figure2", "--seeds", "3", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "numerate: nau2020/figure2 trains nothing; leave --seeds out\n"

@@ -1,7 +1,7 @@
 """The command line; everything heavy is imported when a command needs it."""
 
-import gc
 import inspect
+import os
 import re
 import shlex
 import sys
@@ -38,7 +38,6 @@ Ids = Annotated[
 
 def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
-    gc.set_threshold(100_000, 20, 100)  # thousands of runs are many objects and little garbage
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # as earlier versions of typer have it
@@ -253,7 +252,10 @@ def _options(size: str, seeds: int | None, units: str | None, ranges: str | None
 def _print(renderable: Any) -> None:
     from rich.console import Console
 
-    Console().print(renderable)
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(width=160)  # a file or a pipe has no width; lines are not to be cut at 80
+    console.print(renderable)
 
 
 class _progress:

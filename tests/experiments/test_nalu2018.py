@@ -43,6 +43,8 @@ def test_runs_and_report_are_complete(folder, table):
         assert float(line[f"published_{metric}"]) >= 0, line
     page = shown.page.read_text()
     assert f"<h1>NALU 2018, Table {table} (smoke: {trainings[0].steps} steps, " in page
+    assert "none is tested: the setting is not the published one" in page
+    page = experiment.show(experiment, rows, replace(options, size="quick"), folder / table).page.read_text()
     assert "Order, ours and published" in page
     assert "no clear order" in page or "same order" in page or "too few" in page
 

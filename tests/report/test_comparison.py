@@ -165,7 +165,9 @@ def test_groups_that_took_turns_on_a_gpu_are_counted_once():
             )
             for end, s in groups.items()
         ]
-        return environment([replace(row, circumstances=a) for a in arounds * 2])["training time, all runs"]
+        return environment([replace(row, seed=i, circumstances=a) for i, a in enumerate(arounds * 2)])[
+            "training time, all runs"
+        ]
 
     assert told("cuda:0") == "2.83 min"
     assert told("cpu") == "3.5 min"

@@ -35,8 +35,9 @@ def test_a_file_from_a_newer_version(path):
 def test_a_missing_file_or_folder(tmp_path):
     with pytest.raises(StoreError, match="there is no results file"):
         Store(tmp_path / "none.sqlite", readonly=True)
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Store(tmp_path)
+    for readonly in (False, True):
+        with pytest.raises(StoreError, match="is a folder, not a results file"):
+            Store(tmp_path, readonly=readonly)
     with pytest.raises(StoreError, match="':memory:' would keep nothing"):
         Store(":memory:")
     (tmp_path / "file").write_text("")

@@ -139,7 +139,7 @@ def import_unit(path: str) -> Factory:
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's code raises
-        raise ValueError(f"cannot import {module!r} for the unit {path!r}: {error!r}") from error
+        raise ValueError(f"cannot import {module!r} for the unit {path!r}: {type(error).__name__}: {error}") from error
     if not hasattr(imported, name):
         raise ValueError(f"module {module!r} has no {name!r}")
     found = getattr(imported, name)

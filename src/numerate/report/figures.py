@@ -116,6 +116,9 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_xticks(range(len(xs)), [x_name(x) for x in xs])
     _y_axis(ax, comparison, panel, metric)
+    if not any(e and e.value is not None for c in cells for e in (c.comparable(metric.name), c.published(metric.name))):
+        ax.set_yticks([])
+        ax.text(0.5, 0.5, "no value", ha="center", va="center", color=FAINT, transform=ax.transAxes)
     return ax
 
 

@@ -93,6 +93,8 @@ class Store:
         self.readonly = readonly
         if str(self.path) == ":memory:":
             raise StoreError("a results file lies on disk; ':memory:' would keep nothing")
+        if self.path.is_dir():
+            raise StoreError(f"{self.path} is a folder, not a results file")
         if readonly and not self.path.is_file():
             raise StoreError(f"there is no results file {self.path}")
         if not readonly:

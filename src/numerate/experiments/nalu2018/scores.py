@@ -39,9 +39,10 @@ def raw(what: str, name: str = "") -> Metric:
 
 def relative(what: str, name: str = "") -> Metric:
     return Metric(
-        f"mse_percent_of_random{name}", f"Score, {what}", "log", floor=PRINTED, ceiling=1e4, target=1.0,
-        show=text.number, tick=text.power, brief=lambda score: text.brief(round(score, 1)),
-        brief_title=f"score, {what}", shade=shade,
+        f"mse_percent_of_random{name}", f"Score (100: untrained), {what}", "log",
+        floor=PRINTED, ceiling=1e4, target=1.0, show=text.number, tick=text.power,
+        brief=lambda score: text.brief(round(score, 1)), shade=shade,
+        brief_title=f"score, {what} (100: an untrained model)",
         meaning=f"100 · error / error of an untrained model. {MEANING[what]}",
     )  # fmt: skip
 

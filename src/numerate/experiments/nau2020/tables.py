@@ -26,8 +26,8 @@ REASONS = (
 )
 GATED = (
     "68 of our 100 runs overflow, 62 of them within 200 steps, and some of the others are solved. Plain PyTorch with "
-    "the authors' own random numbers does the same (python -m benchmarks.gated_plainly add); why none of the published "
-    "runs was solved is not known."
+    "the authors' own random numbers does the same on + (python -m benchmarks.gated_plainly add); why none of the "
+    "published runs was solved is not known."
 )
 NOTES = {("6", "Gated NAU/NMU", operation): GATED for operation in ("add", "sub")}
 """(table, model, operation) -> what is known about a cell that differs."""

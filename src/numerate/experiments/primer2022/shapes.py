@@ -49,7 +49,7 @@ def draw_shapes(rows: Sequence[Row], options: Options) -> Page:
         "Left: min(|W|, |1 − |W||) of NAU and min(|W|, |1 − W|) of NMU, zero at the discrete weights. Middle: the "
         "scale of that penalty while it warms up. Right: iNALU's penalty of one parameter, zero beyond ±20."
     )
-    headline = "Zero at −1, 0 and 1 (NAU), at 0 and 1 (NMU), and beyond ±20 (iNALU); largest half-way: ½ and 20."
+    headline = "Zero at −1, 0 and 1 (NAU), at 0 and 1 (NMU), beyond ±20 (iNALU); half-way between: ½ and 20."
     return Page("Primer 2022, Figure 10", headline, [Picture("shapes", fig, caption)])
 
 

@@ -1,0 +1,26 @@
+"""Pictures as text: what a page shows of them is what was drawn."""
+
+import re
+
+import pytest
+from matplotlib.figure import Figure
+
+from numerate.report import figures, tables
+from numerate.report.comparison import SUCCESS
+from numerate.stats import Estimate
+
+
+@pytest.mark.parametrize("label", ["100 inputs: x", "2 things", "x"])
+def test_marks_keep_their_references_whatever_a_label_begins_with(label):
+    fig = Figure()
+    fig.subplots().plot([1, 2], marker="o")
+    source = figures.svg(fig, label)
+    uses = re.findall(r"<use [^>]*>", source)
+    assert uses
+    assert all(re.search(r'xlink:href="#(\w+)"', use)[1] in re.findall(r'id="(\w+)"', source) for use in uses)
+
+
+def test_a_bound_is_shown_as_one_and_an_interval_of_nothing_is_not():
+    assert tables.interval(Estimate(0.5, bound=">"), SUCCESS) == ">50 %"
+    assert tables.interval(Estimate(0.5, 0.0, 0.0), SUCCESS) == "50 %"
+    assert tables.interval(Estimate(0.5, 0.4, 0.6), SUCCESS) == "50 % [40, 60]"
