@@ -35,6 +35,8 @@ from numerate.units import sparsity_error
 
 MOST_CHECKED = 64
 """Seeds of a user's own model that are tried before training."""
+ERRORS, GRADIENTS = 1e-3, 5e-3
+"""By how much a loop may be off; our units, on tasks that are hard on rounding, are off by up to 2e-6 and 1e-3."""
 
 
 def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
@@ -149,19 +151,19 @@ def attempt(training: Training, loop: Loop, device: str) -> None:
             own, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
         )
         targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
-        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), 1e-5 * targets.square().mean())
+        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), ERRORS, 1e-5 * targets.square().mean())
     state, expected = State.start(own), State.start(start)
     weights = PenaltyWeights(runs)(0, 1, torch.ones(1))
     loop.train(state, members(runs).to(device), weights.to(device), 1)
     plain.train(expected, members(runs), weights, 1)
     largest = torch.stack([_largest(value) for value in expected.first.values()]).amax()
     for name, value in expected.first.items():
-        _compare(f"gradient of {name}", state.first[name].cpu(), value, 1e-4 * largest)
+        _compare(f"gradient of {name}", state.first[name].cpu(), value, GRADIENTS, 1e-4 * largest)
 
 
-def _compare(what: str, found: Tensor, expected: Tensor, unit: Tensor) -> None:
+def _compare(what: str, found: Tensor, expected: Tensor, share: float, unit: Tensor) -> None:
     """Whether two ways to compute agree, as far as rounding allows; a NaN or infinity is one for both."""
-    agree = (found - expected).abs() <= 0.01 * _largest(expected) + unit
+    agree = (found - expected).abs() <= share * _largest(expected) + unit
     if not (agree | (~found.isfinite() & ~expected.isfinite())).all():
         raise RuntimeError(f"its {what} differs from that of plain PyTorch")
 
