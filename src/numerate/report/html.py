@@ -137,7 +137,7 @@ def write_report(
     written["table"] = tables.write_csv(comparison, folder / "table.csv")
     for name, fig in pictures.items():
         for ending in formats:
-            written[f"{name}.{ending}"] = figures.save(fig, folder / f"{name}.{ending}")
+            written[f"{name}.{ending}"] = figures.save(fig, folder / f"{name.replace(' ', '-')}.{ending}")
     return written
 
 
