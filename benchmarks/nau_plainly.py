@@ -2,7 +2,8 @@
 
 A few of the authors' 100 runs are solved millions of steps later than all others, and none of ours is. Here, as in
 :mod:`benchmarks.gated_plainly`, nothing of numerate takes part and the random numbers are those of the authors'
-scripts; the steps are told at which the test errors of 100 seeds are below the threshold. It takes five minutes on a core.
+scripts; the steps are told at which the test errors of 100 seeds are below the threshold. It takes five
+minutes on a core.
 """
 
 import argparse
