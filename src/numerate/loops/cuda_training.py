@@ -148,16 +148,15 @@ class _Training(Emitter):
                 raise NotLowered(f"the new value of {name} is the old one of another")
             if old.buffer in self.homes.memory:
                 self.asked.add(old.buffer.name)  # others may still read it
-            if old.buffer in self.homes.memory and isinstance(new, View) and new.buffer not in self.homes.memory:
-                self.before([], writes=[old.buffer])
-                with self.block("if (thread == 0)"):
-                    for index in product(*map(range, old.shape)):
-                        value = self.fixed(new, place_of(new, index))
-                        self.line(f"{self.homes.memory[old.buffer]}[{place_of(old, index)}] = {value};")
-                self.pending[old.buffer] = None
-                continue
-            if old.buffer in self.homes.memory:
-                self.spread(Group("spread", sizes(old), [Map(old, "copy", (new,))]))
+                if isinstance(new, View) and new.buffer not in self.homes.memory:
+                    self.before([], writes=[old.buffer])
+                    with self.block("if (thread == 0)"):
+                        for index in product(*map(range, old.shape)):
+                            value = self.fixed(new, place_of(new, index))
+                            self.line(f"{self.homes.memory[old.buffer]}[{place_of(old, index)}] = {value};")
+                    self.pending[old.buffer] = None
+                else:
+                    self.spread(Group("spread", sizes(old), [Map(old, "copy", (new,))]))
                 continue
             self.before([new] if isinstance(new, View) and new.buffer not in self.homes.registers else [])
             for index in product(*map(range, old.shape)):
