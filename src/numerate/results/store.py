@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from numerate.results import frames
@@ -26,6 +26,7 @@ from numerate.results.row import (
 )
 
 log = logging.getLogger("numerate")
+T = TypeVar("T")
 
 SCHEMA = 1
 APPLICATION = 0x6E756D72  # "numr": tells our files from other SQLite databases
@@ -190,19 +191,14 @@ class Store:
         ``lenient``: a run that is not as it was written is left out with a notice.
         """
         wanted = None if keys is None else {Key(*key) for key in keys}
-        found = []
-        for record in self._select(experiment):
-            if wanted is not None and (record[0], record[1]) not in wanted:
-                continue
-            try:
-                labels = self._decoded(record, decode_mapping, record[3])
-                if where is None or (where(labels) if callable(where) else _matches(labels, where)):
-                    found.append(self._row(record, labels))
-            except StoreError as error:
-                if not lenient:
-                    raise
-                log.warning("%s: it is left out", error)
-        return found
+        records = (r for r in self._select(experiment) if wanted is None or tuple(r[:2]) in wanted)
+
+        def read(record: Sequence[Any]) -> Row | None:
+            labels = self._decoded(record, decode_mapping, record[3])
+            fits = where is None or (where(labels) if callable(where) else _matches(labels, where))
+            return self._row(record, labels) if fits else None
+
+        return [row for row in _readable(records, read, lenient) if row is not None]
 
     def drop_damaged(self, keys: Iterable[Key]) -> list[Key]:
         """Those of the runs that :meth:`rows` refuses, removed with a notice so that they can be made anew."""
@@ -460,15 +456,11 @@ class Store:
         """Who shares which runs under which labels."""
         with self._explained():
             records = self._db.execute("SELECT * FROM shared").fetchall() if self._has_shared() else []
-        found = []
-        for record in records:
-            try:
-                found.append((Key(*record[:2]), record[2], self._decoded(record, decode_mapping, record[3])))
-            except StoreError as error:
-                if not lenient:
-                    raise
-                log.warning("%s: who else uses it is left out", error)
-        return found
+
+        def read(record: Sequence[Any]) -> tuple[Key, str, dict[str, Any]]:
+            return Key(*record[:2]), record[2], self._decoded(record, decode_mapping, record[3])
+
+        return list(_readable(records, read, lenient))
 
     def _decoded(self, record: Sequence[Any], decode: Callable[..., Any], *stored: Any) -> Any:
         """``decode`` of what is stored; one sentence if that is not what we write."""
@@ -507,6 +499,17 @@ class Store:
     def _digest_of(self, key: Key) -> str | None:
         found = self._db.execute("SELECT digest FROM runs WHERE config_hash = ? AND seed = ?", key).fetchone()
         return found[0] if found else None
+
+
+def _readable(records: Iterable[Any], read: Callable[[Any], T], lenient: bool) -> Iterator[T]:
+    """What is read of each record; one that is not as it was written raises or, if ``lenient``, is left out."""
+    for record in records:
+        try:
+            yield read(record)
+        except StoreError as error:
+            if not lenient:
+                raise
+            log.warning("%s: it is left out", error)
 
 
 def _is_intact(record: Sequence[Any]) -> bool:
