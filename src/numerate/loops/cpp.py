@@ -2,7 +2,7 @@
 
 One lane of a vector is one member; the loop over the batch takes four examples at a time; parameters and moments stay
 in the nearest cache for all steps of a call. How statements become text: :mod:`~numerate.loops.cpp_emitter`; the loops
-around them: :mod:`~numerate.loops.cpp_loops`.
+around them: :mod:`~numerate.loops.cpp_training` and :mod:`~numerate.loops.cpp_evaluation`.
 """
 
 import ctypes
@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from numerate.loops import native
+from numerate.loops.cases import by_cases
 from numerate.loops.cpp_emitter import EXAMPLES
-from numerate.loops.cpp_loops import emit
+from numerate.loops.cpp_evaluation import Evaluation
+from numerate.loops.cpp_training import Training
+from numerate.loops.ir import Total
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
 from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections
-from numerate.loops.trace import evaluation, training_step
+from numerate.loops.trace import NotLowered, evaluation, training_step
 
 
 class Cpp:
@@ -107,4 +110,8 @@ def _alike(rows: Tensor) -> Tensor:
 
 def source(step: Step) -> str:
     """The C++ source of both loops of a step."""
-    return emit(step, lower(training_step(step)), lower(evaluation(step)))
+    evaluating = lower(evaluation(step))
+    if any(isinstance(s, Total) for stage in evaluating.stages for s in stage.batch):
+        raise NotLowered("evaluation with statistics of the batch")
+    loops = Training(step, lower(training_step(step))), Evaluation(step, by_cases(evaluating))
+    return "\n".join(['#include "prelude.hpp"', *(line for loop in loops for line in ("", *loop.lines))])

@@ -40,7 +40,7 @@ class Emitter:
         self.depth = 0
         self.declared: list[set[str]] = [set()]
         self.elsewhere: dict[Buffer, str] = {}
-        """Arrays that lie in memory of another layout, and how an element (``{index}``) is read there."""
+        """Buffers that lie in memory of another layout, and how an element (``{index}``) is read there."""
         self.nests = [(arrange_loops(stage.member), arrange_loops(stage.batch)) for stage in program.stages]
 
     # ------------------------------------------------------------ text
@@ -87,8 +87,15 @@ class Emitter:
     def declare_arrays(self, buffers: Iterable[Buffer]) -> None:
         for buffer in buffers:
             if buffer in self.arrays and buffer.values is None:
-                static = "static thread_local " if buffer.size * (EXAMPLES if buffer.batch else 1) > LARGE else ""
-                self.line(f"{static}{type_of(buffer)} {buffer.name}[{buffer.size}];")
+                if buffer.size * (EXAMPLES if buffer.batch else 1) > LARGE:
+                    self.declare_static(buffer, buffer.name, str(buffer.size))
+                else:
+                    self.line(f"{type_of(buffer)} {buffer.name}[{buffer.size}];")
+
+    def declare_static(self, buffer: Buffer, name: str, size: str) -> None:
+        """An array in a thread's static memory; its address is asked for once, as the question costs a call."""
+        self.line(f"static thread_local {type_of(buffer)} {name}_memory[{size}];")
+        self.line(f"{type_of(buffer)} *const {name} = settled({name}_memory);")
 
     def declare_tables(self) -> None:
         """Numbers that are the same for all members."""
@@ -105,7 +112,7 @@ class Emitter:
 
     def at(self, buffer: Buffer, place: int, moves: tuple[int, ...] = ()) -> str:
         if buffer not in self.arrays and buffer.values is None:
-            return f"{buffer.name}_{place}"
+            return self.elsewhere[buffer].format(index=place) if buffer in self.elsewhere else f"{buffer.name}_{place}"
         terms = [f"{'ijklm'[k]} * {move}" if move != 1 else "ijklm"[k] for k, move in enumerate(moves) if move]
         where = " + ".join([*terms, str(place)] if place or not terms else terms).replace("+ -", "- ")
         if buffer in self.elsewhere:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from numerate.loops import nvrtc
+from numerate.loops.cases import by_cases
 from numerate.loops.cuda_evaluation import evaluation_sources
 from numerate.loops.cuda_kernels import Source
 from numerate.loops.cuda_training import training_source
@@ -140,7 +141,7 @@ def emit_evaluation(program: Program, limit: int = SHARED) -> Source:
     """The kernel that gives the mean loss on fixed examples."""
     if any(isinstance(s, Total) for stage in program.stages for s in stage.batch):
         raise NotLowered("evaluation with statistics of the batch")
-    return _fitting(evaluation_sources(program), limit)
+    return _fitting(evaluation_sources(by_cases(program)), limit)
 
 
 def _fitting(sources: Iterable[Source], limit: int) -> Source:

@@ -8,7 +8,7 @@ from numerate.loops.cuda_emitter import LOOPS, Emitter
 from numerate.loops.cuda_kernels import HEAVY, LIGHT, Source, source_of, work
 from numerate.loops.cuda_text import sum_text
 from numerate.loops.homes import views
-from numerate.loops.ir import Buffer, Operand, Program, Scan, Stage, Statement, View, depending, sources
+from numerate.loops.ir import Buffer, Operand, Program, Stage, Statement, View, depending, replaced, sources
 from numerate.loops.nests import Nest
 
 FEW, MANY = 128, 512
@@ -52,11 +52,7 @@ def widened(program: Program, count: int, chosen: set[Buffer]) -> Program:
         return view(one) if isinstance(one, View) else one
 
     def statement(one: Statement) -> Statement:
-        if one.out.buffer not in chosen:
-            return one
-        if isinstance(one, Scan):
-            return replace(one, out=view(one.out), arg=view(one.arg))
-        return replace(one, out=view(one.out), args=tuple(map(operand, one.args)))
+        return replaced(one, view, view(one.out)) if one.out.buffer in chosen else one
 
     stages = [Stage(*(list(map(statement, part)) for part in (stage.member, stage.batch))) for stage in program.stages]
     inputs = {name: view(one) if one.buffer in chosen else one for name, one in program.inputs.items()}

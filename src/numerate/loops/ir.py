@@ -18,7 +18,8 @@ for every example. A total can be used by the next stage's statements; a second 
 deviation over the batch) computes again, from the same random numbers, what it needs of the first.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
@@ -151,6 +152,15 @@ def operands(statement: Statement) -> tuple[Operand, ...]:
 def sources(statement: Statement) -> list[Buffer]:
     """The buffers that a statement reads."""
     return [operand.buffer for operand in operands(statement) if isinstance(operand, View)]
+
+
+def replaced(statement: Statement, change: Callable[[View], View], out: View | None = None) -> Statement:
+    """The same statement of other views as operands, and with another result if ``out`` is given."""
+    out = out or statement.out
+    if isinstance(statement, Scan):
+        return replace(statement, out=out, arg=change(statement.arg))
+    args = tuple(change(a) if isinstance(a, View) else a for a in statement.args)
+    return replace(statement, out=out, args=args)
 
 
 @dataclass

@@ -18,16 +18,15 @@ from torch import Tensor
 
 from numerate.loops.ir import (
     Buffer,
-    Fold,
     Map,
     Operand,
     Program,
-    Scan,
     Statement,
     Total,
     View,
     needed,
     operands,
+    replaced,
     sources,
 )
 from numerate.loops.lower import lower
@@ -184,7 +183,7 @@ def _in_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list
     moved: dict[Buffer, list[tuple[int, View]]] = {}  # start of each block in the old buffer, and what it became
     read = [a for s in statements for a in operands(s)] + list(outputs.values())
     for statement in statements:
-        statement = _replaced(statement, lambda view: _moved(view, moved))
+        statement = replaced(statement, lambda view: _moved(view, moved))
         views = [a for a in read if isinstance(a, View) and a.buffer is statement.out.buffer]
         cuts = _cuts(statement, views)
         if cuts is None:
@@ -235,18 +234,6 @@ def _moved(view: View, moved: dict[Buffer, list[tuple[int, View]]]) -> View:
     return View(block.buffer, view.shape, view.strides, view.offset - start)
 
 
-def _replaced(statement: Statement, change: Callable[[View], View]) -> Statement:
-    """The same statement with other views as operands."""
-    if isinstance(statement, Scan):
-        return Scan(statement.out, statement.function, change(statement.arg), statement.exclusive)
-    args = tuple(change(a) if isinstance(a, View) else a for a in statement.args)
-    if isinstance(statement, Map):
-        return Map(statement.out, statement.function, args)
-    if isinstance(statement, Fold):
-        return Fold(statement.out, statement.function, args, statement.inner)
-    return Total(statement.out, args)
-
-
 def _dependent(statements: list[Statement], program: Program) -> set[Buffer]:
     """The buffers whose content depends on the gradients of the results."""
     found = {view.buffer for name, view in program.inputs.items() if name.startswith("grad")}
@@ -270,7 +257,7 @@ def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: 
         )
         return View(buffer, view.shape, view.strides, view.offset - first)
 
-    changed = [_replaced(s, copied) if s.out.buffer in dependent else s for s in statements]
+    changed = [replaced(s, copied) if s.out.buffer in dependent else s for s in statements]
     return copies + changed
 
 

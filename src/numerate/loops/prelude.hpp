@@ -134,9 +134,18 @@ static INLINE U load_words(const uint32_t *from) {
   return value;
 }
 
+// The same address, which the compiler then keeps instead of finding it out again.
+template <class T>
+static INLINE T *settled(T *address) {
+  asm("" : "+r"(address));
+  return address;
+}
+
 static INLINE V c(float number) { return number - V{}; }  // a constant; the subtraction keeps -0
 static INLINE M c(bool truth) { return truth ? ~M{} : M{}; }
 const float INF = __builtin_inff(), NOT_A_NUMBER = __builtin_nanf("");
+
+static INLINE bool same(V a, V b) { return ((U)a)[0] == ((U)b)[0]; }  // bit for bit, in the first lane
 
 static INLINE bool any(M m) {
 #if LANES == 16

@@ -1,27 +1,15 @@
-"""The two native loops of a step around its statements: training, and evaluation on fixed examples."""
+"""The native loop that trains, around the statements of a step."""
 
 from functools import cached_property
 
-from numerate.loops.cpp_emitter import EXAMPLES, Emitter, constant, type_of
-from numerate.loops.ir import Buffer, Map, Program, Stage, Total, View, depending, operands, sources
+from numerate.loops.cpp_emitter import EXAMPLES, Emitter
+from numerate.loops.ir import Buffer, Map, Program, Stage, Total, View, operands, sources
 from numerate.loops.nests import TILE, UNROLLED, Nest, arrange_loops, loop_strides, places
 from numerate.loops.step import Step
-from numerate.loops.trace import NotLowered
 from numerate.streams import Domain
 
-NEAR = 24 * 1024
-"""Bytes that stay in the nearest cache."""
 
-
-def emit(step: Step, training: Program, evaluating: Program) -> str:
-    """The C++ source of both loops."""
-    if any(isinstance(s, Total) for stage in evaluating.stages for s in stage.batch):
-        raise NotLowered("evaluation with statistics of the batch")
-    loops = _Training(step, training), _Evaluation(step, evaluating)
-    return "\n".join(['#include "prelude.hpp"', *(line for loop in loops for line in ("", *loop.lines))])
-
-
-class _Training(Emitter):
+class Training(Emitter):
     """``train``: for a range of groups of members, all steps of a call."""
 
     def __init__(self, step: Step, program: Program) -> None:
@@ -146,100 +134,6 @@ class _Training(Emitter):
             start += buffer.size
 
 
-class _Evaluation(Emitter):
-    """``evaluate``: the mean loss of every member on the same numbers; here one lane of a vector is one example.
-
-    What the examples are, and all else that no parameter takes part in, is computed once for the members that have the
-    same constants: the first stage. The second is what each member then does with it.
-    """
-
-    def __init__(self, step: Step, program: Program) -> None:
-        given, own = _apart(program, {f"parameters.{name}" for name in step.parameters})
-        super().__init__(Program(program.inputs, [given, own], program.outputs))
-        parameters = [f"parameters.{name}" for name in step.parameters]
-        constants = [f"constants.{name}" for name in step.constants]
-        (given_member, given_batch), (own_member, own_batch) = self.nests
-        read = {view.buffer for s in (*own.member, *own.batch) for view in operands(s) if isinstance(view, View)}
-        loss = program.outputs["loss"]
-        read |= {loss.buffer} if isinstance(loss, View) else set()
-        made = dict.fromkeys(s.out.buffer for s in given.batch if s.out.buffer in read)
-        self.uniforms, self.kept = program.inputs["uniforms"].buffer, list(made)
-        self.chunk = _examples_at_once(sum(buffer.size for buffer in made))
-        signature = (
-            "int64_t first, int64_t last, int64_t count, const float *numbers, const float *fixed, "
-            "const int64_t *alike, double *sums"
-        )
-        self.line("// Sums of the loss on `count` examples made from `numbers`: [block][number][example of the block].")
-        self.line("// Members m, ..., alike[m] - 1 have the same constants.")
-        with self.block(f'extern "C" void evaluate({signature})'):
-            self.declare_tables()
-            for buffer in self.kept:
-                self.line(f"static thread_local {type_of(buffer)} {buffer.name}_kept[{self.blocks} * {buffer.size}];")
-            self.declare_arrays(dict.fromkeys(program.inputs[name].buffer for name in (*constants, *parameters)))
-            size, start = self.size([*parameters, *constants]), self.size(parameters)
-            with self.block("for (int64_t from = first; from < last; from = alike[from])"):
-                self.line("const int64_t to = alike[from] < last ? alike[from] : last;")
-                self.broadcast(constants, f"fixed + from * {size} + {start}")
-                self.declare_arrays(dict.fromkeys(s.out.buffer for s in given.member))
-                self.region(given_member)
-                with self.block(f"for (int64_t chunk = 0; chunk < count; chunk += {self.chunk})"):
-                    self.line(f"const int64_t end = chunk + {self.chunk} < count ? chunk + {self.chunk} : count;")
-                    with self.block("for (int64_t b = chunk; b < end; b += EXAMPLES)"):
-                        self.examples(given)
-                        self.place_kept()
-                        self.declare_arrays(dict.fromkeys(b for s in given.batch if (b := s.out.buffer) not in made))
-                        self.region(given_batch)
-                        stored = self.keep()
-                    with self.block("for (int64_t m = from; m < to; m++)"):
-                        self.broadcast(parameters, f"fixed + m * {size}")
-                        self.declare_arrays(dict.fromkeys(s.out.buffer for s in own.member))
-                        self.region(own_member)
-                        self.line("V sum = {};")
-                        with self.block("for (int64_t b = chunk; b < end; b += EXAMPLES)"):
-                            self.examples(own)
-                            self.place_kept()
-                            for buffer, index in stored:
-                                self.assign(f"{buffer.name}_{index}", buffer, self.place(buffer, index))
-                            self.declare_arrays(dict.fromkeys(s.out.buffer for s in own.batch))
-                            self.region(own_batch)
-                            value = self.at(loss.buffer, loss.offset) if isinstance(loss, View) else constant(loss)
-                            self.line(f"sum += total_of_first(B({value}), end - b);")
-                        self.line("sums[m] += sum_of_lanes(sum);")
-
-    @property
-    def blocks(self) -> str:
-        return f"({self.chunk} / EXAMPLES)"
-
-    def broadcast(self, names: list[str], source: str) -> None:
-        """A member's numbers, each in all lanes."""
-        start = 0
-        for buffer in (self.program.inputs[name].buffer for name in names):
-            self.each(buffer, f"c(({source})[{{place}}])", start)
-            start += buffer.size
-
-    def examples(self, stage: Stage) -> None:
-        """The random numbers behind a block of examples, if they are needed."""
-        if self.uniforms in {view.buffer for s in stage.batch for view in operands(s) if isinstance(view, View)}:
-            self.read(self.uniforms, f"adjacent(numbers + b * {self.uniforms.size} + ({{index}}) * EXAMPLES)")
-
-    def place(self, buffer: Buffer, index: int = 0) -> str:
-        return f"{buffer.name}_kept[(b - chunk) / EXAMPLES * {buffer.size} + {index}]"
-
-    def place_kept(self) -> None:
-        """Kept arrays are used where they lie, ..."""
-        for buffer in self.kept:
-            if buffer in self.arrays:
-                self.line(f"{type_of(buffer)} *const {buffer.name} = &{self.place(buffer)};")
-
-    def keep(self) -> list[tuple[Buffer, int]]:
-        """... kept variables are copied there."""
-        known = set().union(*self.declared)
-        loose = [(b, i) for b in self.kept if b not in self.arrays for i in range(b.size) if f"{b.name}_{i}" in known]
-        for buffer, index in loose:
-            self.line(f"{self.place(buffer, index)} = {buffer.name}_{index};")
-        return loose
-
-
 def _tiles(buffer: Buffer, nests: list[Nest]) -> bool:
     """Whether these nests use a buffer in one loop alone, tile by tile, or not at all."""
     uses = [
@@ -257,20 +151,3 @@ def _tiles(buffer: Buffer, nests: list[Nest]) -> bool:
         and max(places(view, placed)) < TILE
         for nest, view, placed in uses
     )
-
-
-def _apart(program: Program, parameters: set[str]) -> tuple[Stage, Stage]:
-    """The statements that no parameter takes part in, and the others."""
-    stage = program.stages[0]
-    moved = depending([*stage.member, *stage.batch], {program.inputs[name].buffer for name in parameters})
-    given, own = Stage(), Stage()
-    for kind in ("member", "batch"):
-        for statement in getattr(stage, kind):
-            getattr(own if statement.out.buffer in moved else given, kind).append(statement)
-    return given, own
-
-
-def _examples_at_once(numbers: int) -> int:
-    """How many examples' kept numbers stay in the nearest cache, or at least in the next."""
-    fitting = NEAR // (4 * max(1, numbers))
-    return max(256, min(2048, 1 << fitting.bit_length() - 1 if fitting else 0))
