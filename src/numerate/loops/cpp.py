@@ -69,7 +69,7 @@ class Cpp:
         own = [parameters[name] for name in self.step.parameters]
         given = [constants[name] for name in self.step.constants]
         fixed, count = _flat([*own, *given]).float(), len(uniforms)
-        alike = _alike(_flat(given) if given else torch.zeros(len(fixed), 1))
+        alike = _alike(fixed[:, sum(tensor[0].numel() for tensor in own) :])
         block = EXAMPLES * self.lanes
         padded = torch.nn.functional.pad(uniforms.float(), (0, 0, 0, -count % block))
         table = padded.unflatten(0, (-1, block)).transpose(1, 2).contiguous()
