@@ -128,10 +128,11 @@ def test_numbers_of_an_example_need_not_fit_into_fours(inputs, batch):
 
 @on_host
 @pytest.mark.parametrize("clip", ["value", "norm"])
-def test_clipped_gradients_of_a_wide_layer(clip):
+@pytest.mark.parametrize("limits", [[1e-3, 1e-2, 0.1, 10.0], None], ids=["limits", "no limits"])
+def test_clipped_gradients_of_a_wide_layer(clip, limits):
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 1))
-    members = replace(make_members(4, rate=1e-3), clip=torch.tensor([1e-3, 1e-2, 0.1, 10.0]))
+    members = replace(make_members(4, rate=1e-3), clip=torch.tensor(limits) if limits else None)
     compare(OnHost(make_step(module, batch=16, clip=clip)), module, members, 10, 2e-6)
 
 

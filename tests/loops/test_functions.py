@@ -71,6 +71,15 @@ def test_function_of_one_number(library, name):
     assert error.max() <= UNARY[name], x[error.argmax()]
 
 
+def test_tanh_reaches_one_where_it_should(library):
+    """1 - tanh² is a gradient: it is right to one spacing of float32 at 1, and 0 from 9.0109 on, not before."""
+    x = torch.linspace(5, 10, 160_000)
+    found, exact = call(library, "tanh", x), torch.tanh(x.double()).float()
+    assert torch.equal(found == 1, exact == 1)
+    assert (found - exact).abs().max() <= 2**-24
+    assert call(library, "tanh", torch.tensor([8.7, 9.0, 9.02])).tolist() == [1 - 2**-24, 1 - 2**-24, 1]
+
+
 def test_sigmoid_down_to_the_smallest_normal_number(library):
     x = arguments()
     x = x[~(x < -87)]

@@ -101,7 +101,6 @@ def test_two_processes_may_build_at_once(tmp_path, monkeypatch):
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".cpp", ".so"]
 
 
-@pytest.mark.slow  # the first compile ever by ziglang may take a minute
 @pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the extra numerate[compiler]")
 def test_compiler_from_the_package_registry_works(tmp_path, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)

@@ -47,7 +47,33 @@ OPERATIONS = {
     "halve": lambda h: h[:, ::2] if h.shape[-1] > 3 else h,
     "turn": lambda h: h.roll(1, -1),
     "outer": lambda h: (h.unsqueeze(-1) * h.unsqueeze(-2).tanh()).sum(-1),
+    "sinh": lambda h: torch.sinh(h.clamp(-3, 3)),
+    "sinh near zero": lambda h: torch.sinh(h * 1e-5) * 1e5,
+    "cosh": lambda h: torch.cosh(h.clamp(-3, 3)),
+    "tan": lambda h: torch.tan(h.clamp(-1, 1)),
+    "asin": lambda h: torch.asin(0.9 * h.tanh()),
+    "acos": lambda h: torch.acos(0.9 * h.tanh()),
+    "log2": lambda h: torch.log2(h * h + 0.3),
+    "log10": lambda h: torch.log10(h * h + 0.3),
+    "exp2": lambda h: torch.exp2(-h.abs()),
+    "square": torch.square,
+    "whole numbers": lambda h: h * (1 + h.floor() + 2 * h.ceil() + 3 * h.round() + 4 * h.trunc() + h.sign()) * 0.1,
+    "halves": lambda h: h + h.detach() // 0.5,
+    "spread": lambda h: h / (0.5 + h.std(-1, keepdim=True)) + h.var(-1, keepdim=True),
+    "length": lambda h: h / (0.5 + torch.linalg.vector_norm(h, dim=-1, keepdim=True)),
+    "parts": lambda h: torch.stack([a * b for a, b in zip(h.split(1, -1), reversed(h.split(1, -1)))], -1).flatten(1),
+    "pad": lambda h: nn.functional.pad(h[:, 1:], (0, 1), value=0.3) + h,
+    "chosen places": lambda h: h * h[:, [0, 2, 2, 1]] if h.shape[-1] == 4 else h,
+    "changed places": lambda h: _changed(h.clone()),
+    "repeat": lambda h: h.repeat(1, 2)[:, : h.shape[-1]] * h.unsqueeze(1).repeat(1, 3, 1).sum(1),
+    "a list as factor": lambda h: h * torch.arange(1, h.shape[-1] + 1),
+    "a list as exponent": lambda h: h ** torch.arange(1, h.shape[-1] + 1),
 }
+
+
+def _changed(h: Tensor) -> Tensor:
+    h[:, [0, -1]] = h[:, [1, 0]] * 2
+    return h
 
 
 class Chain(nn.Module):
@@ -74,6 +100,11 @@ class Sum(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return sum((chain(x) for chain in self.chains), torch.zeros(()))
+
+
+@pytest.mark.parametrize("first", range(0, len(OPERATIONS), 8))
+def test_gradients_of_each_operation(first):
+    check_gradients([[name] for name in list(OPERATIONS)[first : first + 8]])
 
 
 chain_names = st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=2, max_size=4)

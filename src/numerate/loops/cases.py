@@ -7,6 +7,7 @@ In ``log(g |x| + 1 - g)`` the gate g lies between 0 and 1, and after some traini
 these share the logarithms of all examples (:func:`at_bounds`).
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -56,17 +57,18 @@ def by_cases(program: Program) -> Program:
             member += copies
             values[case] = View.whole(copies[-1].out.buffer, (buffer.size,))
         last = max(k for k, s in enumerate(batch) if s.out.buffer is buffer)
-        batch[last:] = [*_chosen(whole, decisions, values), *batch[last + 1 :]]
-        batch[:last] = [s for s in batch[:last] if s.out.buffer is not buffer]
+        before = [s for s in batch[:last] if s.out.buffer is not buffer]
+        batch = [*before, *_chosen(whole, decisions, values), *batch[last + 1 :]]
     return Program(program.inputs, [Stage(member, needed(batch, program.outputs))], program.outputs)
 
 
 def _decided(statements: list[Statement]) -> dict[Buffer, list[Buffer]]:
     """Values of an example that only its truth values and the member decide, and which truth values: few in all."""
     found: dict[Buffer, list[Buffer]] = {}
-    others: set[Buffer] = set()
+    others: set[Buffer] = set()  # a buffer may be put together from decided and other parts
     for statement in statements:
-        out, decisions = statement.out.buffer, dict.fromkeys(found.get(statement.out.buffer, []))
+        out = statement.out.buffer
+        decisions = dict.fromkeys(found.get(out, []))
         for buffer in (b for b in sources(statement) if b.batch):
             decisions |= dict.fromkeys(found.get(buffer, [buffer]))
         few = sum(b.size for b in decisions) <= DECISIONS and all(b.kind == "bool" for b in decisions)
@@ -87,10 +89,10 @@ def _results(program: Program, decided: dict[Buffer, list[Buffer]]) -> list[Buff
 
 def _copies(chain: list[Statement], decisions: list[Buffer], case: Case) -> list[Statement]:
     """What a member computes for one case: the statements of an example, with the truth values that make the case."""
-    known, left = {}, iter(case)
+    known, truths = {}, iter(case)
     name = f"{_letters(case)}_{chain[-1].out.buffer.name}"
     for buffer in decisions:
-        values = tuple(next(left) for _ in range(buffer.size))
+        values = tuple(next(truths) for _ in range(buffer.size))
         known[buffer] = Buffer(f"{buffer.name}_{name}", buffer.size, buffer.kind, values=values)
     for buffer in dict.fromkeys(s.out.buffer for s in chain):
         known[buffer] = Buffer(f"{buffer.name}_{name}", buffer.size, buffer.kind)
@@ -104,16 +106,20 @@ def _copies(chain: list[Statement], decisions: list[Buffer], case: Case) -> list
 def _chosen(out: View, decisions: list[View], values: dict[Case, Operand]) -> list[Statement]:
     """The choice of an example: the last decision leaves half of the cases, and so on."""
     statements: list[Statement] = []
-    buffer = out.buffer
     for k in reversed(range(len(decisions))):
         left: dict[Case, Operand] = {}
         for case in product((False, True), repeat=k):
-            part = Buffer(f"{buffer.name}_{_letters(case)}", buffer.size, buffer.kind, buffer.level)
-            left[case] = target = View.whole(part, out.shape) if k else out
-            cases = values[*case, True], values[*case, False]
-            statements.append(Map(target, "where", (decisions[k].expand(out.shape), *cases)))
+            left[case] = target = _part(out, case) if case else out
+            both = values[*case, True], values[*case, False]
+            statements.append(Map(target, "where", (decisions[k].expand(out.shape), *both)))
         values = left
     return statements or [Map(out, "copy", (values[()],))]
+
+
+def _part(out: View, case: Case) -> View:
+    """Room for a choice among the cases that begin with this one."""
+    buffer = out.buffer
+    return View.whole(Buffer(f"{buffer.name}_{_letters(case)}", buffer.size, buffer.kind, buffer.level), out.shape)
 
 
 def _costly(statement: Statement) -> bool:
@@ -126,30 +132,38 @@ def _letters(case: Case) -> str:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A value of an example whose element i depends on the member by element i of ``decided_by``, a bounded number."""
+    """A value of an example whose element i depends on the member by element i of ``number`` alone, within bounds."""
 
     out: Buffer
-    decided_by: Buffer
+    number: Buffer
     bounds: tuple[float, float]
     elements: list[list[Statement]]
     """How each element is computed for an example."""
 
 
 def at_bounds(stage: Stage, given: set[Buffer]) -> list[Bounded]:
-    """Costly values of an example that bounded numbers of the member decide; ``given`` is what all members share."""
-    found: list[Bounded] = []
-    for by, bounds in _bounded(stage.member).items():
-        aligned = {by}
-        for statement in (*stage.member, *stage.batch):
-            if _element_by_element(statement, aligned, given):
+    """Costly values of an example that go back to bounded numbers of the member; ``given`` is what all members share.
+
+    Of values that go back to each other the first; of bounds within bounds the last.
+    """
+    statements = [*stage.member, *stage.batch]
+    written = Counter(s.out.buffer for s in statements)
+    found: dict[Buffer, Bounded] = {}
+    for number, bounds in _bounded(stage.member).items():
+        aligned = {number}
+        for statement in statements:
+            if written[statement.out.buffer] == 1 and _element_by_element(statement, aligned, given):
                 aligned.add(statement.out.buffer)
+        inside = [s for s in stage.batch if s.out.buffer in aligned]
         read = [b for s in stage.batch if s.out.buffer not in aligned for b in sources(s)]
-        for out in (b for b in dict.fromkeys(read) if b.batch and b in aligned):
-            chain = needed([s for s in stage.batch if s.out.buffer in aligned], {"": View.whole(out, (out.size,))})
-            if out.size <= ELEMENTS and any(map(_costly, chain)):
+        outs = [b for b in dict.fromkeys(read) if b.batch and b in aligned and b.size <= ELEMENTS]
+        chains = {out: needed(inside, {"": View.whole(out, (out.size,))}) for out in outs}
+        chains = {out: chain for out, chain in chains.items() if any(map(_costly, chain))}
+        for out, chain in chains.items():
+            if not any(s.out.buffer in chains for s in chain if s.out.buffer is not out):
                 elements = [[_element(s, place) for s in chain] for place in range(out.size)]
-                found.append(Bounded(out, by, bounds, elements))
-    return found
+                found[out] = Bounded(out, number, bounds, elements)
+    return list(found.values())
 
 
 def _bounded(statements: list[Statement]) -> dict[Buffer, tuple[float, float]]:

@@ -6,7 +6,6 @@ around them: :mod:`~numerate.loops.cpp_training` and :mod:`~numerate.loops.cpp_e
 """
 
 import ctypes
-import math
 from collections.abc import Iterator
 
 import torch
@@ -20,7 +19,7 @@ from numerate.loops.cpp_training import Training
 from numerate.loops.ir import Total
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
-from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections
+from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections, fixed
 from numerate.loops.trace import NotLowered, evaluation, training_step
 
 
@@ -41,12 +40,9 @@ class Cpp:
         check_shapes(self.step, state.parameters, members.constants)
         groups = [state.parameters, state.first, state.second]
         packed = self._pack([group[name] for group in groups for name in self.step.parameters])
-        fixed = [*(members.constants[name] for name in self.step.constants), members.rate]
-        if self.step.clip is not None:
-            fixed.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
         arguments = (
             self._pack([members.seeds.to(torch.int32)]),
-            self._pack(fixed).float(),
+            self._pack(fixed(self.step, members)).float(),
             self._pack([weights.permute(2, 1, 0)]).float(),
             corrections(self.step, state.step, steps),
             packed,
@@ -68,18 +64,18 @@ class Cpp:
         check_shapes(self.step, parameters, constants)
         own = [parameters[name] for name in self.step.parameters]
         given = [constants[name] for name in self.step.constants]
-        fixed, count = _flat([*own, *given]).float(), len(uniforms)
-        alike = _alike(fixed[:, sum(tensor[0].numel() for tensor in own) :])
+        numbers, count = _flat([*own, *given]).float(), len(uniforms)
+        alike = _alike(numbers[:, sum(tensor[0].numel() for tensor in own) :])
         block = EXAMPLES * self.lanes
         padded = torch.nn.functional.pad(uniforms.float(), (0, 0, 0, -count % block))
         table = padded.unflatten(0, (-1, block)).transpose(1, 2).contiguous()
-        sums = torch.zeros(len(fixed), dtype=torch.float64)
+        sums = torch.zeros(len(numbers), dtype=torch.float64)
 
         def run(first: int, last: int) -> None:
             counts = (ctypes.c_int64(n) for n in (first, last, count))
-            self.library.evaluate(*counts, *map(native.pointer, (table, fixed, alike, sums)))
+            self.library.evaluate(*counts, *map(native.pointer, (table, numbers, alike, sums)))
 
-        native.over_parts(run, len(fixed), self.threads)
+        native.over_parts(run, len(numbers), self.threads)
         return (sums / count).float()
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:

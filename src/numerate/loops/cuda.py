@@ -24,7 +24,7 @@ from numerate.loops.cuda_training import training_source
 from numerate.loops.ir import Program, Total
 from numerate.loops.kept import kept
 from numerate.loops.lower import lower
-from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections
+from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections, fixed
 from numerate.loops.trace import NotLowered, evaluation, training_step
 
 SMALL, MIDDLE, LARGE = 8, 32, 128
@@ -60,14 +60,12 @@ class Cuda:
 
     def _run(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
         moving = [group[k] for group in (state.parameters, state.first, state.second) for k in self.step.parameters]
-        fixed = [members.constants[name] for name in self.step.constants] + [members.rate]
-        fixed += [] if self.step.clip is None or members.clip is None else [members.clip]
         packed, diverged = self._pack(moving), state.diverged.to(self.device, copy=True)
         table = _moved(weights, self.device)
         self._train.result().launch(
             -(-len(members) // self.training.members),
             packed,
-            self._pack(fixed),
+            self._pack(fixed(self.step, members)),
             members.seeds.to(self.device).to(torch.int32),  # keeps the low 32 bits, as the key does
             table,
             *table.stride(),
@@ -83,13 +81,13 @@ class Cuda:
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
         check_shapes(self.step, parameters, constants)
-        fixed = [parameters[name] for name in self.step.parameters] + [constants[name] for name in self.step.constants]
-        losses = torch.empty(len(fixed[0]), device=self.device)
+        given = [parameters[name] for name in self.step.parameters] + [constants[name] for name in self.step.constants]
+        losses = torch.empty(len(given[0]), device=self.device)
         if len(losses):
             columns = uniforms.to(self.device, torch.float32).t().contiguous()
-            arguments = (losses, self._pack(fixed), columns, len(losses), columns.shape[1])
+            arguments = (losses, self._pack(given), columns, len(losses), columns.shape[1])
             self._evaluate.result().launch(-(-len(losses) // self.evaluation.members), *arguments)
-        return losses.to(fixed[0].device)
+        return losses.to(given[0].device)
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:
         """(S, ...) each -> (S, numbers) on the device."""

@@ -8,6 +8,7 @@ import torch
 
 from numerate.loops.ir import Number, View
 from numerate.loops.lowering import Filled, Lowering, Product, Rules, Value, is_bool
+from numerate.loops.trace import NotLowered
 
 ELEMENTWISE = Rules()
 
@@ -64,6 +65,8 @@ def _div(self: Lowering, a: Value, b: Value | Number, rounding_mode: str | None 
     number = b.number if isinstance(b, Filled) else b
     if not isinstance(number, View) and abs(math.frexp(number)[0]) == 0.5 and 2**-126 <= abs(number) <= 2**126:
         quotient = self.map("mul", a, 1 / number)  # exact for powers of two
+    elif rounding_mode == "floor":
+        raise NotLowered(f"{self.node.target} rounded down, by anything but a power of two")  # torch goes by the rest
     else:
         quotient = self.map("div", a, b)
     return quotient if rounding_mode is None else self.map(rounding_mode, quotient)
@@ -100,11 +103,38 @@ def _exp2(self: Lowering, a: Value) -> Value:
     return self.map("pow", 2.0, a)
 
 
-@ELEMENTWISE("sinh", "cosh")
-def _hyperbolic(self: Lowering, a: Value) -> Value:
-    combine = "sub" if "sinh" in str(self.node.target) else "add"
-    grown, shrunk = self.map("exp", a), self.map("exp", self.map("neg", a))
-    return self.map("mul", self.map(combine, grown, shrunk), 0.5)
+@ELEMENTWISE("sinh")
+def _sinh(self: Lowering, a: Value) -> Value:
+    grown, shrunk = (
+        self.map("expm1", a),
+        self.map("expm1", self.map("neg", a)),
+    )  # exact near 0, unlike a difference of exp
+    return self.map("mul", self.map("sub", grown, shrunk), 0.5)
+
+
+@ELEMENTWISE("cosh")
+def _cosh(self: Lowering, a: Value) -> Value:
+    return self.map("mul", self.map("add", self.map("exp", a), self.map("exp", self.map("neg", a))), 0.5)
+
+
+@ELEMENTWISE("tan")
+def _tan(self: Lowering, a: Value) -> Value:
+    return self.map("div", self.map("sin", a), self.map("cos", a))
+
+
+@ELEMENTWISE("asin")
+def _asin(self: Lowering, a: Value) -> Value:
+    return self.map("atan2", a, _other_side(self, a))
+
+
+@ELEMENTWISE("acos")
+def _acos(self: Lowering, a: Value) -> Value:
+    return self.map("atan2", _other_side(self, a), a)
+
+
+def _other_side(self: Lowering, a: Value) -> Value:
+    """The second side of a right triangle with the first, and 1 as the longest."""
+    return self.map("sqrt", self.map("mul", self.map("sub", 1.0, a), self.map("add", 1.0, a)))
 
 
 @ELEMENTWISE("isnan")
@@ -119,6 +149,7 @@ def _isinf(self: Lowering, a: Value) -> Value:
 
 @ELEMENTWISE("pow")
 def _pow(self: Lowering, a: Value | Number, b: Value | Number) -> Value:
+    b = self.as_value(b)
     exponent = b.number if isinstance(b, Filled) else b
     if isinstance(exponent, View):
         return self.map("pow", a, exponent)

@@ -175,16 +175,22 @@ def _placed(self: Lowering, a: Value, piece: Value, axis: int, first: int, step:
 
 @SHAPES("constant_pad_nd")
 def _pad(self: Lowering, a: Value, pads: Sequence[int], value: Number = 0.0) -> Value:
-    out = self.new(self.here, "float", [operand_of(a, a.shape)])
-    offset, shape = out.offset, list(a.shape)
-    source = a
+    """Numbers less than 0 cut something off."""
+    if isinstance(a, Filled):
+        a = self.materialised(a)
+    offset = 0
+    out = self.new(self.here, "float", [a])
     for place, (before, after) in enumerate(zip(pads[::2], pads[1::2])):
-        axis = len(shape) - 1 - place
-        if before < 0 or after < 0 or (self.batch_axis() == axis and (before or after)):
+        axis = len(a.shape) - 1 - place
+        if self.batch_axis() == axis and (before or after):
             raise NotLowered(f"{self.node.target} with pads {tuple(pads)}")
-        offset += before * out.strides[axis]
+        first = max(-before, 0)
+        a = _part(self, a, axis, first, a.shape[axis] - first - max(-after, 0))
+        offset += max(before, 0) * out.strides[axis]
+    if all(pad <= 0 for pad in pads):
+        return a
     self.assign(out, Filled(value, out.shape))
-    self.assign(View(out.buffer, tuple(shape), out.strides, offset), source)
+    self.assign(View(out.buffer, a.shape, out.strides, out.offset + offset), a)
     return out
 
 
@@ -201,7 +207,45 @@ def _index_select(self: Lowering, a: Value, axis: int, index: Any) -> Value:
 
 @SHAPES("index")
 def _index(self: Lowering, a: Value, indices: Sequence[Any]) -> Value:
+    return _index_select(self, a, *_only_index(self, indices))
+
+
+@SHAPES("index_put", "_unsafe_index_put")
+def _index_put(self: Lowering, a: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Value:
+    axis, index = _only_index(self, indices)
+    if self.batch_axis() == axis:
+        raise NotLowered(f"{self.node.target} changes a part of the batch")
+    shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    wide = (*a.shape[:axis], len(index), *a.shape[axis + 1 :])
+
+    def part(value: Value, place: int) -> Value:
+        return Filled(value.number, shape) if isinstance(value, Filled) else _part(self, value, axis, place, 1)
+
+    values = Filled(values.number, wide) if isinstance(values, Filled) else values.expand(wide)
+    pieces = [part(a, place) for place in range(a.shape[axis])]
+    for k, place in enumerate(index.tolist()):
+        piece = part(values, k)
+        pieces[place] = self.map("add", pieces[place], piece, shape=shape) if accumulate else piece
+    return _joined(self, pieces, axis, self.here)
+
+
+def _only_index(self: Lowering, indices: Sequence[Any]) -> tuple[int, Tensor]:
+    """The axis of the only index, and that index: a list that is known now."""
     used = [axis for axis, index in enumerate(indices) if index is not None]
     if len(used) != 1 or not isinstance(indices[used[0]], Tensor) or indices[used[0]].ndim != 1:
         raise NotLowered(f"{self.node.target} with an index that is computed or has several dimensions")
-    return _index_select(self, a, used[0], indices[used[0]])
+    return used[0], indices[used[0]]
+
+
+@SHAPES("repeat")
+def _repeat(self: Lowering, a: Value, repeats: Sequence[int]) -> Value:
+    if isinstance(a, Filled):
+        return Filled(a.number, self.here)
+    new = len(repeats) - len(a.shape)
+    axis = self.batch_axis()
+    if axis is not None and repeats[new + axis] != 1:
+        raise NotLowered(f"{self.node.target} repeats the batch")
+    wide = a.reshaped((*[1] * new, *a.shape))
+    shape = tuple(size for pair in zip(repeats, wide.shape) for size in pair)
+    strides = tuple(stride for one in wide.strides for stride in (0, one))
+    return self.materialised(View(wide.buffer, shape, strides, wide.offset)).reshaped(self.here)

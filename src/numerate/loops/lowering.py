@@ -133,10 +133,14 @@ class Lowering:
         rule = self.rules.get(name)
         if rule is None:
             raise NotLowered(f"{node.target} is not known to the emitted loops")
+        meta = node.meta.get("val")
+        if isinstance(meta, Tensor) and meta.dtype.is_complex:
+            raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
         try:
-            value, meta = rule(self, *arguments, **options), node.meta.get("val")
-        except TypeError:  # an option that the rule has not got
-            raise NotLowered(f"{node.target} is not known to the emitted loops with {list(options)}") from None
+            value = rule(self, *arguments, **options)
+        except TypeError:  # an argument that the rule has not got
+            given = f"with {', '.join(options)}" if options else "with these arguments"
+            raise NotLowered(f"{node.target} is not known to the emitted loops {given}") from None
         exact = (torch.float32, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
         if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in exact:
             raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
@@ -192,6 +196,7 @@ class Lowering:
     def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
         """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
         shape = self.here if shape is None else shape
+        values = tuple(map(self.as_value, values))
         if function in _OF_TRUTH and all(map(is_bool, values)):
             function = _OF_TRUTH[function]
         args = tuple(operand_of(value, shape) for value in self.promoted(function, values))
@@ -216,6 +221,10 @@ class Lowering:
         if function == "where" and all(map(is_bool, rest)):
             return list(values)
         return [*free, *(self.as_float(value) for value in rest)]
+
+    def as_value(self, value: Any) -> Any:
+        """Whole numbers that are known, as the numbers they stand for."""
+        return self.constant(value.float()) if isinstance(value, Tensor) else value
 
     def as_float(self, value: Any) -> Any:
         if isinstance(value, View) and value.buffer.kind == "bool":

@@ -319,9 +319,12 @@ static INLINE V log1p(V x) {
 
 static INLINE V sigmoid(V x) { return 1.0f / (1.0f + exp(-x)); }
 
+// Far from 0 by its distance from 1, so that 1 - tanh(x)^2 vanishes where it should and not before.
 static INLINE V tanh(V x) {
-  const V grown = expm1_moderate(2.0f * minimum(abs(x), c(10.0f)));
-  return with_sign_of(grown / (grown + 2.0f), x);
+  const V size = abs(x), grown = expm1_moderate(2.0f * minimum(size, c(10.0f)));
+  const M far = size > 0.55f;
+  const V part = where(far, c(2.0f), grown) / (grown + 2.0f);
+  return with_sign_of(where(far, 1.0f - part, part), x);
 }
 
 // Large arguments are left to the library, in double precision.

@@ -5,6 +5,7 @@ Everything that runs many steps of many members has the same two methods, whethe
 (:mod:`~numerate.loops.cpp`, :mod:`~numerate.loops.cuda`). Names: S members, P parameters, n examples.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -86,6 +87,14 @@ class Members:
         """The members at ``index``, in that order."""
         clip = None if self.clip is None else self.clip[index]
         return Members(self.seeds[index], {k: v[index] for k, v in self.constants.items()}, self.rate[index], clip)
+
+
+def fixed(step: Step, members: Members) -> list[Tensor]:
+    """What emitted loops read of each member and never change: constants, rate, and the limit where ``step`` clips."""
+    numbers = [*(members.constants[name] for name in step.constants), members.rate]
+    if step.clip is not None:
+        numbers.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
+    return numbers
 
 
 @dataclass

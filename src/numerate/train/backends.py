@@ -49,12 +49,13 @@ def choose(
     device: str = "cpu",
     threads: int | None = None,
     trial: Callable[[Loop], None] | None = None,
+    name: str = "this model",
 ) -> tuple[str, Loop]:
     """The loop for a step and its name. ``auto``: an emitted native loop where possible, else the stacked one.
 
     Each loop that is tried gets a step of its own, as tracing may leave something in a user's module. ``trial`` is for
     code from outside of this package: it raises if it finds that a loop cannot run that. Then ``auto`` goes on to the
-    next loop, whatever the reason, at last to the plain one.
+    next loop, whatever the reason, at last to the plain one. ``name`` is what a notice calls the model.
     """
     check(backend, device, threads)
     kinds = ["emitted", "stacked", *(["eager"] if trial else [])] if backend == "auto" else [backend]
@@ -62,7 +63,7 @@ def choose(
     while True:  # until one works or the last one fails
         kind = kinds.pop(0)
         try:
-            name, loop = _made(kind, make_step(), device, threads)
+            chosen, loop = _made(kind, make_step(), device, threads)
             if trial:
                 with warnings.catch_warnings(action="ignore"):
                     trial(loop)
@@ -72,9 +73,9 @@ def choose(
                 raise
             failed["native" if kind == "emitted" else kind] = first_sentence(reason)
     if failed:
-        without, reason = " or ".join(failed), list(failed.values())[-1]
-        notice(f"no {without} loop for this model ({reason}); using the {kind} one, which is slower")
-    return name, loop
+        without = " and no ".join(f"{which} loop ({reason})" for which, reason in failed.items())
+        notice(f"no {without} for {name}; using the {kind} one, which is slower")
+    return chosen, loop
 
 
 def first_sentence(error: Exception) -> str:

@@ -460,13 +460,13 @@ def _cached_loop(
     own = tuple(map(_hashable, (training.model, *(p.function for p in training.penalties)))) if foreign else ()
     key = (training.form, own, backend, device, threads)
     if key not in _loops:
+        name = stack.shown_name(training)
         try:
             tried = partial(trial.attempt, training, device=device) if foreign else None
             fresh = (lambda: stack.make_step(training)[0]) if foreign or step is None else (lambda: step)
-            _loops[key] = choose(fresh, backend, device, threads, tried)
+            _loops[key] = choose(fresh, backend, device, threads, tried, name)
         except Exception as error:
             if not foreign:
                 raise
-            name = stack.shown_name(training)
             raise ValueError(f"{name} cannot be trained with backend {backend}: {first_sentence(error)}") from error
     return _loops[key]
