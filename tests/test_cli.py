@@ -119,6 +119,48 @@ def test_show_tells_weights_and_formula_of_one_run(finished, numerate):
     assert "validation" in shown.stdout
 
 
+def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate):
+    folder, printed = finished
+    hint = re.search(r"^all of them: numerate (rows list .+)$", printed, re.MULTILINE)
+    assert hint
+    lines = numerate(*hint[1].split(), cwd=folder).stdout.splitlines()
+    assert len(lines) == 8
+    (line,) = [line for line in lines if "unit Mine" in line and "range [−2, −1)" in line and "seed 1" in line]
+    assert line.endswith(": solved at step 0")
+    shown = numerate("show", line.split()[0], "--out", "results", cwd=folder).stdout
+    for part in ("Mine", "[−2, −1)", "Adam(", "shown for numerate's own models and tasks only", "at the start to"):
+        assert part in shown
+    done = numerate("rows", "list", "--experiment", "nau2020", "--out", "results", cwd=folder)
+    assert done.returncode == 2
+    assert "no runs of 'nau2020' in results/results.sqlite; there are runs of: primer2022/table11" in done.stderr
+
+
+def test_a_damaged_run_does_not_hide_another(finished, tmp_path, numerate):
+    shutil.copytree(finished[0] / "results", tmp_path / "results")
+    with Store(tmp_path / "results" / "results.sqlite") as store:
+        first, *_ = store.keys()
+        store._db.execute("UPDATE runs SET scores = 'x' WHERE seed = 1")
+    assert first.seed == 0
+    assert numerate("show", first.name, "--out", "results", cwd=tmp_path).returncode == 0
+
+
+def test_report_takes_the_largest_size_of_which_every_run_is_there(finished, numerate):
+    folder, _ = finished
+    page = folder / "results" / "primer2022" / "table11" / "report.html"
+    before = page.read_bytes()
+    without = [word for word in OPTIONS if word not in ("--size", "smoke")]
+    pasted = [word.replace("-2,-1", "−2, −1") for word in without]  # as our own texts have it
+    assert numerate("report", "primer2022/table11", *pasted, "--out", "results", cwd=folder).returncode == 0
+    assert page.read_bytes() == before
+    assert "only NMU, Mine" in page.read_text()
+
+
+def test_the_experiment_is_named_if_there_are_several(tmp_path, numerate):
+    done = numerate("run", "primer2022/table9", "primer2022/table11", "--units", "NMU", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "numerate: primer2022/table9: unit 'NMU' is not part of this experiment" in done.stderr
+
+
 def test_rows_move_between_machines(finished, tmp_path, numerate):
     folder, _ = finished
     moved = tmp_path / "moved.sqlite"
@@ -155,6 +197,10 @@ def test_the_time_left_is_shown_in_eighty_columns(title):
     (shown,) = console.file.getvalue().splitlines()
     assert "1,184 of 2,944 runs, 25% solved 0:00:00 640 s left" in shown
     assert shown.endswith("…")
+    line.tell(Progress(1184, 2944, 30, 120, 0.5, 640.0, label, "emitted"))  # the others were there before
+    console = rich.console.Console(width=120, file=io.StringIO())
+    console.print(line.bar.get_renderable())
+    assert "1,184 of 2,944 runs, 25% of 120 now trained solved" in console.file.getvalue()
 
 
 def test_version_and_help_do_not_load_torch():

@@ -5,7 +5,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -19,7 +21,7 @@ except ModuleNotFoundError:  # the units alone need no command line
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 INTERRUPTED = 130
 """What typer gives back after Ctrl-C."""
-rows_app = typer.Typer(no_args_is_help=True, help="Move finished runs between machines.")
+rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, or move them between machines.")
 app.add_typer(rows_app, name="rows")
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
@@ -153,7 +155,8 @@ def run(
     options = _options(size, seeds, units, ranges)
     chosen = experiments.select(ids)
     for experiment in chosen:
-        experiment.work(options)  # what is wrong is said before anything is trained
+        with _named(experiment.id, ids):
+            experiment.work(options)  # what is wrong is said before anything is trained
     for experiment in chosen:
         with _progress(experiment.id) as tell:
             shown = experiments.run(
@@ -174,7 +177,9 @@ def demo(out: Out = Path("results")) -> None:
 @app.command()
 def report(
     ids: Ids,
-    size: SizeOption = "quick",
+    size: Annotated[
+        str | None, typer.Option(help="smoke, quick or paper; by default the largest of which every run is there.")
+    ] = None,
     seeds: Seeds = None,
     units: Units = None,
     ranges: Ranges = None,
@@ -183,9 +188,21 @@ def report(
     """Write the report of an experiment from the runs that are finished, without training."""
     from numerate import experiments
 
-    options = _options(size, seeds, units, ranges)
+    options = _options(size or "quick", seeds, units, ranges)
     for experiment in experiments.select(ids):
-        _show(experiment.id, experiments.report(experiment, options, out), out)
+        with _named(experiment.id, ids):
+            found = size or experiments.complete_size(experiment, options, out)
+            shown = experiments.report(experiment, replace(options, size=found), out)
+        _show(experiment.id, shown, out)
+
+
+@contextmanager
+def _named(experiment: str, asked: Sequence[str]) -> Iterator[None]:
+    """Say which experiment it was that something is wrong with, if more than one was asked for."""
+    try:
+        yield
+    except ValueError as error:
+        raise error if asked == [experiment] else ValueError(f"{experiment}: {error}") from None
 
 
 def _show(name: str, shown: Any, out: Path) -> None:
@@ -193,7 +210,9 @@ def _show(name: str, shown: Any, out: Path) -> None:
         _print(shown.summary)
     typer.echo(f"{name}: {shown.page}")
     if shown.run is not None:
-        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {shlex.quote(str(out))}")
+        folder = shlex.quote(str(out))
+        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {folder}")
+        typer.echo(f"all of them: numerate rows list --experiment {name} --out {folder}")
 
 
 @app.command()
@@ -209,6 +228,30 @@ def show(
 
     with Store(out / "results.sqlite", readonly=True) as store:
         _print(show_run(store, name))
+
+
+@rows_app.command("list")
+def rows_list(
+    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+    out: Out = Path("results"),
+) -> None:
+    """The finished runs, a line each: the name that `numerate show` knows, labels, and how it went."""
+    from numerate.published import show_range
+    from numerate.report.comparison import judge
+    from numerate.results import Store
+
+    with Store(out / "results.sqlite", readonly=True) as store:
+        if experiment is not None and experiment not in store.experiments():
+            known = ", ".join(store.experiments()) or "none"
+            raise ValueError(f"there are no runs of {experiment!r} in {store.path}; there are runs of: {known}")
+        for row in store.rows(experiment, lenient=True):
+            shown = {
+                k: show_range(tuple(v)) if isinstance(v, list) and len(v) == 2 else v for k, v in row.labels.items()
+            }
+            labels = ", ".join(f"{k} {v}" for k, v in shown.items())
+            result = judge(row)
+            solved = f"solved at step {result.solved_at:,}" if result.solved else "not solved"
+            typer.echo(f"{row.key.name:14}  {row.experiment}: {labels}, seed {row.seed}: {solved}")
 
 
 @rows_app.command("export")
@@ -241,6 +284,7 @@ def _options(size: str, seeds: int | None, units: str | None, ranges: str | None
 
     spans = None
     if ranges is not None:
+        ranges = ranges.replace("\N{MINUS SIGN}", "-")  # as in our own texts
         one = r"\[[^][()]*[])]"
         spans = tuple(map(parse_range, re.findall(one, ranges)))
         if None in spans or not spans or re.sub(one, "", ranges).strip(" ,;"):
@@ -291,6 +335,7 @@ class _progress:
 
     def tell(self, now: Any) -> None:
         left = "" if not now.remaining else f"{now.remaining:.0f} s left"
-        rate = f", {now.solved / now.trained:.0%} solved" if now.trained else ""
+        of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
+        rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
         text = f"{now.finished:,} of {now.total:,} runs{rate}"
         self.bar.update(self.task, completed=now.fraction, runs=text, left=left, label=now.label)

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from report_samples import RANGES, primer, run
 
 from numerate import published
 from numerate.report import Measured, Metric, comparison, environment, judge
-from numerate.results import Circumstances
+from numerate.results import Circumstances, Row
 from numerate.stats import Estimate
 
 THEIRS = published.cells(paper="primer2022")
@@ -171,3 +172,9 @@ def test_groups_that_took_turns_on_a_gpu_are_counted_once():
 
     assert told("cuda:0") == "2.83 min"
     assert told("cpu") == "3.5 min"
+
+
+def test_runs_without_a_label_are_refused_in_one_sentence():
+    row = Row("mine", {"a": 1}, 0, {"unit": "NMU", "operation": "mul"})
+    with pytest.raises(ValueError, match=r"labels operation, unit and range, and the run \w+-0 has no range; give"):
+        comparison([row], title="Mine")

@@ -1,6 +1,6 @@
 """Tables and figures of the papers, one short file each."""
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, experiments, select
-from numerate.experiments.running import report, run
+from numerate.experiments.running import complete_size, report, run
 
-__all__ = ["Experiment", "Options", "Recipe", "experiments", "report", "run", "select"]
+__all__ = ["Experiment", "Options", "Recipe", "complete_size", "experiments", "report", "run", "select"]

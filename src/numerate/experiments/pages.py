@@ -1,5 +1,6 @@
 """What experiments have in common when they show their runs."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,6 +76,10 @@ def _notes(
     departures = unlike_paper(experiment, options, rows, fewer)
     size = f"Size {options.size}: {', '.join(map(str, departures))}." if departures else ""
     short = [each.short if len(each.ours) <= 2 else f"fewer {each.name}" for each in departures]
+    short += (
+        [f"only {', '.join(re.split(r'[:.]', unit_path(unit))[-1] for unit in options.units)}"] if options.units else []
+    )
+    short += [f"only {', '.join(map(show_range, options.ranges))}"] if options.ranges else []
     reasons = [*experiment.reasons, *(experiment.quick_reasons if options.size == "quick" else ())]
     notes = Notes(
         subtitle=experiment.about,

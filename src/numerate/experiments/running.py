@@ -52,6 +52,17 @@ def report(experiment: str | Experiment, options: Options | None = None, out: st
         return _shown(chosen, store, options, _folder(chosen, out), out)
 
 
+def complete_size(experiment: Experiment, options: Options, out: str | Path = "results") -> str:
+    """The largest size of which every run is there; ``quick`` if there is none."""
+    with Store(Path(out) / "results.sqlite", readonly=True) as store:
+        for size in ("paper", "quick", "smoke"):
+            work = experiment.work(replace(options, size=size))
+            keys = [key for training in work for key in training.run_keys()]
+            if keys and not store.missing(keys):
+                return size
+    return "quick"
+
+
 @contextmanager
 def _fewer_collections() -> Iterator[None]:
     """Python looks for garbage whenever there are 700 more objects, through all of a report's million in the end."""

@@ -288,6 +288,11 @@ def comparison(
     """
     groups: dict[tuple[str, str, Any], list[Row]] = {}
     for row in rows:
+        if absent := [label for label in (panel, series, x) if label not in row.labels]:
+            raise ValueError(
+                f"runs are grouped by their labels {panel}, {series} and {x}, and the run {row.key.name} has no "
+                f"{absent[0]}; give a Training such labels, name others, or leave the run out"
+            )
         where = (str(row.labels[panel]), series_name(row.labels[series]), _frozen(row.labels[x]))
         groups.setdefault(where, []).append(row)
     printed: dict[tuple[str, str, Any], dict[str, Published]] = {}

@@ -1,7 +1,7 @@
 """One run in the terminal: what was asked, how it went, what it learnt."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,11 +22,12 @@ def find_run(store: Store, name: str) -> Row:
     digits, _, seed = name.rpartition("-")
     if not digits or not seed.isdigit():
         raise ValueError(f"a run is named by digits of its key, '-' and its seed, such as 3f2a-0; got {name!r}")
-    found = [row for row in store.rows() if row.key.config.startswith(digits) and row.seed == int(seed)]
+    keys = store.keys()
+    found = [key for key in keys if key.config.startswith(digits) and key.seed == int(seed)]
     if len(found) == 1:
-        return found[0]
+        return store.rows(keys=found)[0]
     if not found:
-        some = ", ".join(row.key.name for row in store.rows()[:3])
+        some = ", ".join(key.name for key in keys[:3])
         raise ValueError(f"there is no run {name!r} in {store.path}; there is {some}, ...")
     raise ValueError(f"{len(found)} runs are named {name!r}; give more digits of the key")
 
@@ -41,6 +42,11 @@ def show_run(store: Store, name: str) -> Group:
     facts.add_row("run", f"{row.key.config}-{row.seed} of {row.experiment or 'no experiment'}")
     for label, value in row.labels.items():
         facts.add_row(str(label), x_name(tuple(value)) if isinstance(value, list) else str(value))
+    for setting in ("task", "optimiser", "penalties", "restart"):
+        if row.config.get(setting):
+            facts.add_row(setting, brief(row.config[setting]))
+    if {"steps", "batch"} <= row.config.keys():
+        facts.add_row("training", f"{row.config['steps']:,} steps on {row.config['batch']} examples each")
     facts.add_row("status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else ""))
     facts.add_row("solved", f"yes, first at step {result.solved_at:,}" if result.solved else "no")
     facts.add_row("threshold", text.scientific(row.threshold))
@@ -50,13 +56,24 @@ def show_run(store: Store, name: str) -> Group:
     for curve in ("validation", "test", "sparsity"):
         if curve in row.curves:
             values = np.asarray(row.curves[curve], float)
-            facts.add_row(curve, f"{spark(values)}  {text.scientific(values[0])} to {text.scientific(values[-1])}")
+            ends = f"from {text.scientific(values[0])} at the start to {text.scientific(values[-1])} at the end"
+            facts.add_row(curve, f"{spark(values)}  {ends}")
     for weight, values in row.weights.get("best", {}).items():
         facts.add_row(weight, np.array2string(np.asarray(values), precision=4, threshold=40, suppress_small=True))
     facts.add_row("formula", learnt_formula(row))
     around = row.circumstances
     facts.add_row("trained", f"{around.backend}, {around.created}, numerate {around.versions.get('numerate', '?')}")
     return Group(facts, Text())
+
+
+def brief(described: Any) -> str:
+    """A part of a configuration in a line: Adam(rate=0.001, ...)."""
+    if isinstance(described, Mapping):
+        inside = ", ".join(f"{k}={brief(v)}" for k, v in described.items() if k != "call" and v is not None)
+        return f"{str(described['call']).rpartition(':')[2]}({inside})" if "call" in described else f"{{{inside}}}"
+    if isinstance(described, list):
+        return f"[{', '.join(map(brief, described))}]"
+    return described.rpartition(":")[2] if isinstance(described, str) else str(described)
 
 
 def spark(values: np.ndarray, width: int = 40) -> str:
@@ -107,8 +124,16 @@ def _factory(described: Any) -> Any:
         return getattr(importlib.import_module(module), name)
     if isinstance(described, Mapping) and "call" in described:
         function = _factory(described["call"])
-        settings = {k: v for k, v in described.items() if k not in ("call", "arguments")}
-        arguments: Sequence[Any] = [_factory(a) or a for a in described.get("arguments", ())]
-        settings = {k: _factory(v) or v for k, v in settings.items()}
-        return None if function is None else partial(function, *arguments, **settings)
+        named = {k: v for k, v in described.items() if k not in ("call", "arguments")}
+        parts = [*described.get("arguments", ()), *named.values()]
+        made = [_factory(part) if _is_made(part) else part for part in parts]
+        if function is None or any(part is None for part, given in zip(made, parts) if given is not None):
+            return None
+        places = len(parts) - len(named)
+        return partial(function, *made[:places], **dict(zip(named, made[places:])))
     return None
+
+
+def _is_made(described: Any) -> bool:
+    """Whether a part of a description stands for a class, a function or what one makes, of numerate or not."""
+    return isinstance(described, Mapping) or (isinstance(described, str) and ":" in described)

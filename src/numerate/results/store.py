@@ -169,6 +169,10 @@ class Store:
             for key, own in labels.items():
                 self._share(key, experiment, own)
 
+    def keys(self) -> list[Key]:
+        """Of all finished runs."""
+        return list(dict.fromkeys(Key(*record) for record in self._select(None, "config_hash, seed")))
+
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Those of ``keys`` that have no finished run yet, in the order given."""
         with self._explained():

@@ -185,6 +185,7 @@ def formula(module: nn.Module, names: Sequence[str] | None = None, tolerance: fl
     from numerate.units.base import number
 
     tolerance = number("tolerance", tolerance, 0)
+    module = getattr(module, "_orig_mod", module)  # inside what torch.compile gives
     inputs = [symbol(name) for name in input_names(names, _in_features(module))]
     outputs = expressions(module, inputs, tolerance)
     return outputs[0] if len(outputs) == 1 else sympy.Matrix(outputs)
