@@ -15,7 +15,7 @@ from torch import nn
 from numerate.loops import native
 from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Penalty, Restart, Training, stack, train
+from numerate.train import Adam, Penalty, Restart, Training, backends, stack, train, trainer
 from numerate.units import (
     INALU,
     NALU,
@@ -97,6 +97,20 @@ def test_a_library_that_cannot_be_loaded_leaves_the_stacked_loop(tmp_path, monke
         train([training(steps=20, evaluate_every=20, evaluation_size=50)], store)
         assert {row.circumstances.backend for row in store.rows()} == {"stacked-cpu"}
     assert "no native loop (what was compiled cannot be loaded here) for NMU; using the stacked one" in caplog.text
+
+
+def test_without_a_compiler_all_is_trained_stacked_with_one_notice(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(trainer, "_loops", {})
+    monkeypatch.setattr(backends, "_told", set())
+    for cached in ("_philox", "draws"):
+        monkeypatch.setattr(native, cached, getattr(native, cached).__wrapped__)
+    short = {"steps": 20, "evaluate_every": 20, "evaluation_size": 50}
+    with Store(tmp_path / "a.sqlite") as store:
+        train([training(**short), training(**short, optimiser=Adam(1e-2))], store)
+        assert {row.circumstances.backend for row in store.rows()} == {"stacked-cpu"}
+    (notice,) = [record.message for record in caplog.records if record.name == "numerate"]
+    assert notice.startswith("no native loop (CXX is set to 'no-such-compiler', which is not an executable")
 
 
 class Half(nn.Module):

@@ -16,6 +16,8 @@ from numerate.loops.nests import Nest, Placed, arrange_loops, loop_strides
 
 EXAMPLES = 4
 """Examples in a block of the prelude."""
+COPIES = 20
+"""How often a statement is written out: each time it is four vectors, and compilers take long over long functions."""
 LARGE = 64
 """Arrays of more vectors than this lie in static memory rather than on the stack of a thread."""
 
@@ -41,7 +43,8 @@ class Emitter:
         self.declared: list[set[str]] = [set()]
         self.elsewhere: dict[Buffer, str] = {}
         """Buffers that lie in memory of another layout, and how an element (``{index}``) is read there."""
-        self.nests = [(arrange_loops(stage.member), arrange_loops(stage.batch)) for stage in program.stages]
+        parts = ((stage.member, stage.batch) for stage in program.stages)
+        self.nests = [(arrange_loops(member, COPIES), arrange_loops(batch, COPIES)) for member, batch in parts]
 
     # ------------------------------------------------------------ text
 

@@ -95,10 +95,10 @@ def places(view: View, placed: Placed) -> set[int]:
     return {view.offset + sum(i * stride for i, stride in zip(index, view.strides)) for index in product(*spans)}
 
 
-def arrange_loops(statements: list[Statement]) -> list[Nest]:
+def arrange_loops(statements: list[Statement], copies: int = COPIES) -> list[Nest]:
     """Put every statement into the earliest nest with its loops that comes after all that it depends on.
 
-    What a scan leads to may run backwards, if so it can stand in the scan's nest.
+    What a scan leads to may run backwards, if so it can stand in the scan's nest. ``copies``: in place of ``COPIES``.
     """
     nests: list[Nest] = []
     writers: dict[Buffer, list[tuple[int, Placed]]] = {}
@@ -119,11 +119,12 @@ def arrange_loops(statements: list[Statement]) -> list[Nest]:
 
     for statement in statements:
         latest = max((number for number, _ in before(statement)), default=0)
-        placed = _place(statement)
+        placed = _place(statement, copies)
         if isinstance(statement, Scan):
             scanned.add(statement.out.buffer)
         elif scanned.intersection(sources(statement)) and earliest(placed) > latest:
-            turned = next((way for way in map(_place, _backwards(statement)) if earliest(way) <= latest), None)
+            ways = (_place(way, copies) for way in _backwards(statement))
+            turned = next((way for way in ways if earliest(way) <= latest), None)
             if turned:
                 placed = turned
                 scanned.add(statement.out.buffer)
@@ -158,12 +159,12 @@ def _follows(reader: Placed, writer: Placed) -> bool:
     return all(loop_strides(view, reader) == moves and places(view, reader) <= written for view in views)
 
 
-def _place(statement: Statement) -> Placed:
+def _place(statement: Statement, most: int) -> Placed:
     """Decide which axes are loops; axes of size 1 vanish, and large ones are cut into tiles."""
     inner = statement.inner if isinstance(statement, Fold) else ()
     domain = (*statement.out.shape, *inner)
     pieces: list[list[tuple[int, bool]]] = []  # for each axis its parts from outside: (size, looped)
-    copies, limit = 1, COSTLY if isinstance(statement, Map) and statement.function not in CHEAP else COPIES
+    copies, limit = 1, COSTLY if isinstance(statement, Map) and statement.function not in CHEAP else most
     for size in reversed(domain):
         if size <= UNROLLED and copies * size <= limit:
             parts = [(size, False)] if size > 1 else []
