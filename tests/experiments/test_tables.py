@@ -183,7 +183,7 @@ def test_a_unit_of_one_table_is_run_where_it_belongs():
 def test_a_smaller_size_says_how_it_differs(tmp_path):
     options = Options("smoke", seeds=1, units=("NMU",), ranges=((1.0, 2.0),))
     page = run_experiment("primer2022/table11", options, tmp_path).page.read_text()
-    assert "<h1>Primer 2022, Table 11 (smoke: 1,000 steps, 1 seed)</h1>" in page
+    assert "<h1>Primer 2022, Table 11 (smoke: 1,000 steps, 1 seed, only NMU, only [1, 2))</h1>" in page
     assert "<li>Size smoke: 1,000 steps in place of 50,000, 1 seed in place of 25.</li>" in page
     assert "1 other setting" in page
     assert "differs" not in page[page.index("<header>") :]

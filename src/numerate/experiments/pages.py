@@ -258,8 +258,11 @@ def _told(values: Iterable[Any]) -> str:
 
 
 def _each(values: Iterable[Any]) -> tuple[str, ...]:
-    """Each value once, in order, as text."""
-    return tuple(dict.fromkeys(f"{value:,}" if isinstance(value, int) else str(value) for value in values))
+    """Each value once as text, numbers by their size."""
+    each = list(dict.fromkeys(values))
+    if all(isinstance(value, int) for value in each):
+        return tuple(f"{value:,}" for value in sorted(each))
+    return tuple(map(str, each))
 
 
 def _optimiser(adam: Any) -> str:

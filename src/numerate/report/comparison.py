@@ -160,6 +160,15 @@ class Comparison:
         """Whether any cell has a published number of the first measure."""
         return any(cell.published(self.lead.name) for cell in self.cells)
 
+    @property
+    def has_intervals(self) -> bool:
+        return any(found.low is not None for cell in self.cells for found in cell.measured.ours.values())
+
+    @property
+    def has_reproduced(self) -> bool:
+        """Whether a published estimator stands beside the true one."""
+        return any(cell.measured.reproduced for cell in self.cells)
+
     def count(self, word: str) -> int:
         """How many cells have this verdict."""
         return sum(cell.verdict.word == word for cell in self.cells)
