@@ -5,7 +5,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 
 from numerate.experiments.experiment import Experiment, Options, Shown, select
 from numerate.experiments.pages import command
@@ -31,6 +33,7 @@ def run(
     chosen, options = _chosen(experiment), options or Options()
     work = chosen.work(options)
     check(backend, device, threads)
+    Thread(target=import_module, args=["scipy.stats"]).start()  # the report's; training need not wait for it
     with _fewer_collections(), Store(Path(out) / "results.sqlite") as store:
         folder = _folder(chosen, out)
         train(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy import stats as distributions
 
 Counts = tuple[int, int]
 """(successes, runs)"""
@@ -41,17 +40,21 @@ def _check(ours: Counts, theirs: Counts) -> None:
 @cache
 def _binomial_table(n: int) -> np.ndarray:
     """Probability of every number of successes at success rates from 0 to 1; (rates, n + 1)"""
+    from scipy import stats  # takes a second to import, here as below
+
     rates = np.sin(np.linspace(0, np.pi / 2, 1025)) ** 2  # denser at 0 and 1, where the probability varies fastest
-    return distributions.binom.pmf(np.arange(n + 1), n, rates[:, None])
+    return stats.binom.pmf(np.arange(n + 1), n, rates[:, None])
 
 
 @cache
 def _fisher_table(n: int, m: int) -> np.ndarray:
     """Fisher's p-value of every outcome (k, l); (n + 1, m + 1)"""
+    from scipy import stats
+
     table = np.empty((n + 1, m + 1))
     for total in range(n + m + 1):
         k = np.arange(max(0, total - m), min(n, total) + 1)
-        p = distributions.hypergeom.pmf(k, n + m, n, total)
+        p = stats.hypergeom.pmf(k, n + m, n, total)
         as_extreme = p[None, :] <= p[:, None] * (1 + 1e-7)
         table[k, total - k] = np.minimum(1.0, (as_extreme * p).sum(1))
     return table
@@ -59,9 +62,11 @@ def _fisher_table(n: int, m: int) -> np.ndarray:
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """Benjamini–Hochberg q-values: calling every q ≤ 5 % different, at most 5 % of the calls are false on average."""
+    from scipy import stats
+
     if not len(p_values):
         return []
-    return [float(q) for q in distributions.false_discovery_control(p_values, method="bh")]
+    return [float(q) for q in stats.false_discovery_control(p_values, method="bh")]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import optimize, special
-from scipy import stats as distributions
+from scipy import special
 
 Method = Literal["true", "published"]
 
@@ -40,23 +39,27 @@ class Estimate:
 
 def wilson(k: int, n: int) -> Estimate:
     """A rate k/n with its Wilson score interval, no continuity correction."""
+    from scipy import stats  # takes a second to import, here as below
+
     if not 0 <= k <= n:
         raise ValueError(f"a rate needs 0 <= k <= n, got {k} of {n}")
     if n == 0:
         return Estimate(None, how="no runs")
-    low, high = distributions.binomtest(k, n).proportion_ci(method="wilson")
+    low, high = stats.binomtest(k, n).proportion_ci(method="wilson")
     return Estimate(k / n, min(low, k / n), max(high, k / n), n, "Wilson")
 
 
 def normal_mean(x: Any, lowest: float = -np.inf, highest: float = np.inf) -> Estimate:
     """The sample mean ± t·sd/√n; the interval is cut at ``lowest`` and ``highest``. An infinite mean has none."""
+    from scipy import stats
+
     x = _values(x)
     if len(x) < 2:
         return Estimate(float(x[0]) if len(x) else None, n=len(x), how="one value" if len(x) else "no values")
     if np.isinf(x).any():
         return Estimate(sum(x.tolist()), n=len(x), how="infinite values")  # the sum is as infinite as the mean
     mean, sd = float(x.mean()), float(x.std(ddof=1))
-    half = float(distributions.t.ppf(0.975, len(x) - 1)) * sd / np.sqrt(len(x))
+    half = float(stats.t.ppf(0.975, len(x) - 1)) * sd / np.sqrt(len(x))
     low, high = np.clip([mean - half, mean + half], lowest, highest)
     return Estimate(mean, float(low), float(high), len(x), "normal")
 
@@ -66,10 +69,12 @@ def median(x: Any) -> Estimate:
 
     Infinite values are values; five or fewer give no interval, as none of theirs reaches 95 %.
     """
+    from scipy import stats
+
     x = np.sort(_values(x))
     if not len(x):
         return Estimate(None, how="no values")
-    outside = int(distributions.binom.ppf(0.025, len(x), 0.5))  # the largest k with P(fewer than k below it) ≤ 2.5 %
+    outside = int(stats.binom.ppf(0.025, len(x), 0.5))  # the largest k with P(fewer than k below it) ≤ 2.5 %
     middle = float(np.median(x))
     if outside == 0:
         return Estimate(middle, n=len(x), how="median")
@@ -208,6 +213,8 @@ def _conditional_gamma(data: _Gamma) -> _Fit:
 def _profile_beta(data: _Beta) -> _Fit:
     """ML mean of a Beta(m v, (1 - m) v) and its profile interval over the precision v; m on the logit scale."""
 
+    from scipy import optimize
+
     def best_precision(m: float) -> float:
         def slope(log_v: float) -> float:
             a, b = m * np.exp(log_v), (1 - m) * np.exp(log_v)
@@ -245,7 +252,9 @@ def _root(f: Callable[[float], float], start: float) -> float:
 
 def _drop(loglik: Callable[[float], float], best: float) -> tuple[float, float]:
     """Where the log-likelihood has fallen by half the 95 % quantile of χ²(1), on both sides of its maximum."""
-    level = loglik(best) - float(distributions.chi2.ppf(0.95, 1)) / 2
+    from scipy import stats
+
+    level = loglik(best) - float(stats.chi2.ppf(0.95, 1)) / 2
     ends = []
     for side in (-1, 1):
         near, step = best, 1e-3
@@ -261,4 +270,6 @@ def _drop(loglik: Callable[[float], float], best: float) -> tuple[float, float]:
 
 
 def _zero(f: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize
+
     return float(optimize.brentq(f, low, high, xtol=1e-13, rtol=1e-13))  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from functools import lru_cache
 from math import factorial, prod
 
 import numpy as np
-from scipy import stats as distributions
 
 ARRANGEMENTS = 20_000
 """If one of the lists has no more distinct orders than this, all are looked at, else so many drawn ones."""
@@ -54,12 +53,14 @@ def _signs(x: np.ndarray) -> np.ndarray:
 
 def _p_values(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Of these two lists, and the smallest that two lists with such ties can have."""
+    from scipy import stats
+
     x, y = sorted((x, y), key=_orders, reverse=True)
     _, ranks, counts = np.unique(y, return_inverse=True, return_counts=True)
     if _orders(y) <= ARRANGEMENTS:
         looked_at = _arrangements(tuple(counts.tolist()))
     elif len(counts) == len(y):  # x has at least as many orders, so no ties either
-        return float(distributions.kendalltau(x, y, method="exact")[1]), 2 / factorial(len(y))  # pyright: ignore[reportArgumentType]
+        return float(stats.kendalltau(x, y, method="exact")[1]), 2 / factorial(len(y))  # pyright: ignore[reportArgumentType]
     else:
         looked_at = np.vstack([ranks, ranks[_permutations(len(y))]])  # the order that was found is one of them
     sums = np.abs(_sums(x, looked_at))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.optimize import least_squares
 
 from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
 from numerate.experiments.models import two_layers
@@ -77,6 +76,7 @@ def _fit(
     states: np.ndarray, wanted: np.ndarray, powers: np.ndarray, factors: np.ndarray, kept: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Least squares over the entries that are kept; the others are zero."""
+    from scipy.optimize import least_squares
 
     def filled(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         split = np.split(free, [kept[0].sum()])
