@@ -36,10 +36,10 @@ REASONS = (
     "and a + b (printed: 98.6 and 85.5), for which a ReLU cell with recurrent weights of 1 is exact.",
     "NALU fits all seven functions at length 10, as printed, but only some of its best runs go on to 1000 (printed: "
     "all but a / b); those that do not drift or grow without bound. Which functions are carried is luck at ten "
-    "seeds: with seeds 0 to 9 √a alone (0.0). Before tanh was corrected in its last digits it was a (0.0), a + b (0.0) "
-    "and √a (0.1), by which the settings were chosen; and with seeds 10 to 19, tried once afterwards on four functions, a "
-    "(0.01) and a − b (0.03), but √a had 4.5 and a + b was infinite. Runs that carry are few: 3, 1, 1 and 0 of 20 (a, "
-    "a + b, a − b, √a) among those. Whether the printed runs were trained longer or chosen among more is not known.",
+    "seeds: with seeds 0 to 9 √a alone (0.0). Before tanh was corrected in its last digits it was a (0.0), a + b "
+    "(0.0) and √a (0.1), by which the settings were chosen; and with seeds 10 to 19, tried once on four functions, "
+    "a (0.01) and a − b (0.03), but √a had 4.5 and a + b was infinite. Runs that carry are few: 3, 1, 1 and 0 of 20 "
+    "(a, a + b, a − b, √a) of those. Whether the printed runs were trained longer or picked among more is not known.",
     "Chosen after looking at NALU's results: cutting gradients, 30,000 steps in place of 10,000 and then 20,000, "
     "and which runs count as best. With gradients cut NALU fits more often (at 10,000 steps a in 7 of 20 runs in "
     "place of 2, a − b in 2 in place of 0, √a in 14 in place of 0), but carries nothing to length 1000 before "
