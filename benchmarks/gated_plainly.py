@@ -25,7 +25,7 @@ class Gated(nn.Module):
 
     def __init__(self, seeds: Sequence[int]) -> None:
         super().__init__()
-        starts = zip(*map(_start, seeds))
+        starts = zip(*(start(seed, _gated) for seed in seeds))
         self.weights = nn.ParameterList([torch.stack(values) for values in starts])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,16 +42,25 @@ class Gated(nn.Module):
                 weight.clamp_(-1 if i % 3 == 0 else 0, 1)
 
 
-def _start(seed: int) -> list[Tensor]:
+def start(seed: int, layer: Callable[[int, int], list[Tensor]]) -> list[Tensor]:
+    """Matrices of two layers, 100 to 2 to 1; drawn by the constructors, and again by the script, which counts."""
     torch.manual_seed(seed)
-    drawn: list[Tensor] = []
-    for _ in range(2):  # by the constructor, and again by the script
-        for inputs, outputs in ((100, 2), (2, 1)):
-            reach = min(0.5, math.sqrt(6 / (inputs + outputs)))
-            drawn.append(torch.empty(outputs, inputs).uniform_(-reach, reach))
-            drawn.append(torch.empty(outputs, inputs).uniform_(0.25, 0.75))
-            drawn.append(nn.init.xavier_uniform_(torch.empty(outputs, inputs)))
-    return drawn[6:]
+    drawn = [matrix for _ in range(2) for sizes in ((100, 2), (2, 1)) for matrix in layer(*sizes)]
+    return drawn[len(drawn) // 2 :]
+
+
+def adding(inputs: int, outputs: int) -> Tensor:
+    reach = min(0.5, math.sqrt(6 / (inputs + outputs)))
+    return torch.empty(outputs, inputs).uniform_(-reach, reach)
+
+
+def _gated(inputs: int, outputs: int) -> list[Tensor]:
+    multiplying = torch.empty(outputs, inputs)
+    return [
+        adding(inputs, outputs),
+        multiplying.uniform_(0.25, 0.75),
+        nn.init.xavier_uniform_(torch.empty(outputs, inputs)),
+    ]
 
 
 class Data:

@@ -7,14 +7,13 @@ minutes on a core.
 """
 
 import argparse
-import math
 from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gated_plainly import THRESHOLDS, train
+from benchmarks.gated_plainly import THRESHOLDS, adding, start, train
 
 
 class Sums(nn.Module):
@@ -22,7 +21,9 @@ class Sums(nn.Module):
 
     def __init__(self, seeds: Sequence[int]) -> None:
         super().__init__()
-        self.weights = nn.ParameterList([torch.stack(values) for values in zip(*map(_start, seeds))])
+        self.weights = nn.ParameterList(
+            [torch.stack(values) for values in zip(*(start(seed, lambda *sizes: [adding(*sizes)]) for seed in seeds))]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for weight in self.weights:
@@ -38,16 +39,6 @@ class Sums(nn.Module):
         """How far weights are from -1, 0 and 1; it grows from step 5,000 to 50,000."""
         far = sum(torch.minimum(w.abs(), (1 - w.abs()).abs()).mean((1, 2)).sum() for w in self.weights)
         return torch.as_tensor(0.01 * min(max((step - 5000) / 45_000, 0), 1) * far)
-
-
-def _start(seed: int) -> list[Tensor]:
-    torch.manual_seed(seed)
-    drawn: list[Tensor] = []
-    for _ in range(2):  # by the constructor, and again by the script
-        for inputs, outputs in ((100, 2), (2, 1)):
-            reach = min(0.5, math.sqrt(6 / (inputs + outputs)))
-            drawn.append(torch.empty(outputs, inputs).uniform_(-reach, reach))
-    return drawn[2:]
 
 
 def main() -> None:

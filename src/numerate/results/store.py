@@ -13,7 +13,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from numerate.results import frames
-from numerate.results.arrays import Array, pack, unpack
+from numerate.results.arrays import Array, unpack
+from numerate.results.checkpoint import Checkpoint, packed, unpacked
 from numerate.results.row import (
     Circumstances,
     Key,
@@ -72,14 +73,6 @@ class Added:
     def __str__(self) -> str:
         text = f"{self.new} new, {self.same} already there"
         return text + (f", {len(self.conflicts)} contradict stored runs and were left out" if self.conflicts else "")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a partly trained group."""
-
-    arrays: dict[str, Array]
-    meta: dict[str, Any]
 
 
 class Store:
@@ -254,12 +247,9 @@ class Store:
 
     def checkpoint(self, name: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
         """Keep the state of a partly trained group; replaces the one before."""
-        block, own = pack(arrays), dict(meta or {})
-        if "digest" in own:
-            raise ValueError("the meta data of a checkpoint must not have a 'digest': that name is the store's own")
-        text = canonical(own | {"digest": digest_of((name, block, canonical(own)))})
+        written = (name, *packed(name, arrays, meta or {}))
         with self.transaction():
-            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (name, block, text))
+            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", written)
 
     def load_checkpoint(self, name: str) -> Checkpoint | None:
         """The state of a group as it was written.
@@ -272,13 +262,8 @@ class Store:
             found = self._db.execute(query, (name,)).fetchone()
         if found is None:
             return None
-        block, text = found
-        try:
-            meta = decode_mapping(text)
-            if meta.pop("digest", None) == digest_of((name, block, canonical(meta))):
-                return Checkpoint(unpack(block), meta)
-        except (ValueError, TypeError):
-            pass  # no JSON, or a name or number in it that we never write
+        if checkpoint := unpacked(name, *found):
+            return checkpoint
         log.warning(
             "the saved state of the group %s in %s is damaged or of an earlier version: the group starts anew",
             name,
