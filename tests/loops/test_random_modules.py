@@ -62,7 +62,7 @@ OPERATIONS = {
     "spread": lambda h: h / (0.5 + h.std(-1, keepdim=True)) + h.var(-1, keepdim=True),
     "length": lambda h: h / (0.5 + torch.linalg.vector_norm(h, dim=-1, keepdim=True)),
     "parts": lambda h: torch.stack([a * b for a, b in zip(h.split(1, -1), reversed(h.split(1, -1)))], -1).flatten(1),
-    "pad": lambda h: nn.functional.pad(h[:, 1:], (0, 1), value=0.3) + h,
+    "pad": lambda h: nn.functional.pad(h[:, 1:], (0, 1, 0, 0), value=0.3) + h,
     "chosen places": lambda h: h * h[:, [0, 2, 2, 1]] if h.shape[-1] == 4 else h,
     "changed places": lambda h: _changed(h.clone()),
     "repeat": lambda h: h.repeat(1, 2)[:, : h.shape[-1]] * h.unsqueeze(1).repeat(1, 3, 1).sum(1),

@@ -182,7 +182,9 @@ def _pad(self: Lowering, a: Value, pads: Sequence[int], value: Number = 0.0) -> 
     out = self.new(self.here, "float", [a])
     for place, (before, after) in enumerate(zip(pads[::2], pads[1::2])):
         axis = len(a.shape) - 1 - place
-        if self.batch_axis() == axis and (before or after):
+        if not before and not after:
+            continue
+        if self.batch_axis() == axis:
             raise NotLowered(f"{self.node.target} with pads {tuple(pads)}")
         first = max(-before, 0)
         a = _part(self, a, axis, first, a.shape[axis] - first - max(-after, 0))
