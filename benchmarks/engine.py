@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from numerate.loops.cpp import Cpp
+from numerate.loops.cpp.loop import Cpp
 from numerate.loops.step import Members, State
 from numerate.tasks import PRIMER_RANGES, Arithmetic, SingleModule
 from numerate.train import Adam, Penalty, Training, stack

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.engine import WORK
-from numerate.loops.cuda import Cuda
+from numerate.loops.cuda.loop import Cuda
 from numerate.loops.step import State
 from numerate.train import Training, stack
 

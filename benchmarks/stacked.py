@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from numerate.loops.stacked import Stacked
+from numerate.loops.plain.stacked import Stacked
 from numerate.loops.step import State
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training, stack

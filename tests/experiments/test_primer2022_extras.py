@@ -10,7 +10,7 @@ import torch
 from numerate import published
 from numerate.experiments import Options, select
 from numerate.experiments.primer2022 import redundancy, shapes, sir
-from numerate.loops.cpp import source
+from numerate.loops.cpp.loop import source
 from numerate.report.single import learnt_formula
 from numerate.results import Row, Store
 from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale

@@ -2,8 +2,8 @@
 
 import pytest
 
-from numerate.loops import nvrtc
-from numerate.loops.native import NoCompiler
+from numerate.loops.toolchain import nvrtc
+from numerate.loops.toolchain.native import NoCompiler
 
 OPTIONS = (*nvrtc.OPTIONS, "--gpu-architecture=sm_90", "--ptxas-options=-v")
 

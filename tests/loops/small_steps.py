@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import numerate.units
-from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, State, Step, Tensors
+from numerate.loops.tracing.noise import functional, noise_per_example
 from numerate.units import Unit, outer_units, parameter_bounds, penalty
 
 UNITS: dict[str, type[Unit]] = {

@@ -5,14 +5,14 @@ import torch
 from small_steps import UNITS, make_members, make_step, unit
 from torch import Tensor, nn
 
-from numerate.loops import native
-from numerate.loops.cases import at_bounds, by_cases
-from numerate.loops.cpp import Cpp
-from numerate.loops.eager import Eager
-from numerate.loops.interpreter import interpret
-from numerate.loops.ir import Map, Program
-from numerate.loops.lower import lower
-from numerate.loops.trace import evaluation
+from numerate.loops.cpp.loop import Cpp
+from numerate.loops.form.interpreter import interpret
+from numerate.loops.form.ir import Map, Program
+from numerate.loops.lowering.lower import lower
+from numerate.loops.passes.cases import at_bounds, by_cases
+from numerate.loops.plain.eager import Eager
+from numerate.loops.toolchain import native
+from numerate.loops.tracing.trace import evaluation
 
 needs_compiler = pytest.mark.skipif(not native.available(), reason="no C++ compiler")
 

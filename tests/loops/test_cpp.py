@@ -23,11 +23,11 @@ from small_steps import (
 )
 from torch import Tensor, nn
 
-from numerate.loops import native
-from numerate.loops.cpp import Cpp
-from numerate.loops.eager import Eager
+from numerate.loops.cpp.loop import Cpp
+from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
-from numerate.loops.trace import NotLowered
+from numerate.loops.toolchain import native
+from numerate.loops.tracing.trace import NotLowered
 from numerate.units import NAC, NAU, NMU
 
 STEPS = 200

@@ -26,13 +26,13 @@ from small_steps import (
 )
 from torch import Tensor, nn
 
-from numerate.loops import native
-from numerate.loops.cuda import Cuda, emit_evaluation, emit_training
-from numerate.loops.cuda_kernels import Source
-from numerate.loops.eager import Eager
-from numerate.loops.lower import lower
+from numerate.loops.cuda.kernels import Source
+from numerate.loops.cuda.loop import Cuda, emit_evaluation, emit_training
+from numerate.loops.lowering.lower import lower
+from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
-from numerate.loops.trace import NotLowered, evaluation, training_step
+from numerate.loops.toolchain import native
+from numerate.loops.tracing.trace import NotLowered, evaluation, training_step
 from numerate.units import INALU, NAC, NALU, NAU, NMU, GatedNAUNMU, RealNPU
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -7,11 +7,11 @@ import pytest
 import torch
 from small_steps import largest_difference, make_members, make_state, make_step, make_weights
 
-from numerate.loops.cpp import Cpp
-from numerate.loops.cuda import emit_training
-from numerate.loops.eager import Eager
-from numerate.loops.lower import lower
-from numerate.loops.trace import NotLowered, training_step
+from numerate.loops.cpp.loop import Cpp
+from numerate.loops.cuda.loop import emit_training
+from numerate.loops.lowering.lower import lower
+from numerate.loops.plain.eager import Eager
+from numerate.loops.tracing.trace import NotLowered, training_step
 from numerate.tasks import SingleModule
 from numerate.train import Penalty, Training
 from numerate.train import stack as training_stack
@@ -38,8 +38,8 @@ def test_the_excerpt_is_in_the_emitted_source_and_in_its_order():
 
 
 def test_the_named_files_exist():
-    named = set(re.findall(r"`((?:loops|train)/\w+\.py)`", PAGE))
-    assert {"loops/cpp_emitter.py", "loops/cuda_training.py", "loops/timeloop.py"} <= named
+    named = set(re.findall(r"`((?:loops|train)/[\w/]+\.py)`", PAGE))
+    assert {"loops/cpp/emitter.py", "loops/cuda/training.py", "loops/timeloops/timeloop.py"} <= named
     assert [name for name in sorted(named) if not (PACKAGE / name).exists()] == []
 
 

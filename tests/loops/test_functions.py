@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerate.loops import native
+from numerate.loops.toolchain import native
 
 inf, nan = math.inf, math.nan
 SPECIAL = torch.tensor([

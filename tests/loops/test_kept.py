@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from numerate.loops import cpp, kept
+from numerate.loops.cpp import loop as cpp
+from numerate.loops.toolchain import source_cache
 from numerate.tasks import SingleModule
 from numerate.train import Training, stack
 from numerate.units import MLP, NMU
@@ -45,24 +46,24 @@ def test_the_second_loop_of_a_name_is_not_traced_and_gives_the_same_source(monke
 
 
 def test_a_changed_package_or_torch_is_another_name(monkeypatch):
-    assert kept.kept("a", "b", lambda: {"value": 1}) == {"value": 1}
-    assert kept.kept("a", "b", lambda: {"value": 2}) == {"value": 1}
-    assert kept.kept("a", "c", lambda: {"value": 3}) == {"value": 3}
+    assert source_cache.kept("a", "b", lambda: {"value": 1}) == {"value": 1}
+    assert source_cache.kept("a", "b", lambda: {"value": 2}) == {"value": 1}
+    assert source_cache.kept("a", "c", lambda: {"value": 3}) == {"value": 3}
     monkeypatch.setattr(torch, "__version__", "0.0")
-    kept._version.cache_clear()
+    source_cache._version.cache_clear()
     try:
-        assert kept.kept("a", "b", lambda: {"value": 4}) == {"value": 4}
+        assert source_cache.kept("a", "b", lambda: {"value": 4}) == {"value": 4}
     finally:
-        kept._version.cache_clear()
+        source_cache._version.cache_clear()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2"])
 def test_a_damaged_file_is_made_anew(folder, content):
-    kept.kept("a", "b", lambda: {"value": 1})
+    source_cache.kept("a", "b", lambda: {"value": 1})
     (path,) = folder.glob("*.json")
     path.write_text(content)
-    assert kept.kept("a", "b", lambda: {"value": 2}) == {"value": 2}
-    assert kept.kept("a", "b", lambda: {"value": 3}) == {"value": 2}
+    assert source_cache.kept("a", "b", lambda: {"value": 2}) == {"value": 2}
+    assert source_cache.kept("a", "b", lambda: {"value": 3}) == {"value": 2}
 
 
 def test_only_the_packages_own_code_has_a_name():

@@ -7,11 +7,11 @@ import torch
 from small_steps import UNITS, Running, make_step, two_layers, unit
 from torch import Tensor, nn
 
-from numerate.loops.interpreter import interpret
-from numerate.loops.ir import FUNCTIONS, Map, Program, Scan, Total
-from numerate.loops.lower import lower
+from numerate.loops.form.interpreter import interpret
+from numerate.loops.form.ir import FUNCTIONS, Map, Program, Scan, Total
+from numerate.loops.lowering.lower import lower
 from numerate.loops.step import Step
-from numerate.loops.trace import NotLowered, Traced, evaluation, training_step
+from numerate.loops.tracing.trace import NotLowered, Traced, evaluation, training_step
 from numerate.units import NAU, NMU
 
 ACTIVATIONS = [

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from numerate.loops import native
+from numerate.loops.toolchain import native
 from numerate.streams import uniform
 
 SEEDS = torch.tensor([0, 1, 5, 2**32 - 1, 2**40 + 7, 2**63 - 1])
@@ -94,7 +94,7 @@ def test_a_cache_folder_that_cannot_be_written_costs_a_notice_and_no_more(tmp_pa
 @needs_compiler
 def test_two_processes_may_build_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path))
-    code = "from numerate.loops.native import *; print(philox_uniform(torch.arange(2), 1, 0, 1, 1).sum())"
+    code = "from numerate.loops.toolchain.native import *; print(philox_uniform(torch.arange(2), 1, 0, 1, 1).sum())"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
     first, second = (process.communicate()[0] for process in processes)
     assert first == second != b""

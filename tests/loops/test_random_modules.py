@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from small_steps import make_members, make_state, make_step
 from torch import Tensor, nn
 
-from numerate.loops.cpp import Cpp
-from numerate.loops.eager import Eager
+from numerate.loops.cpp.loop import Cpp
+from numerate.loops.plain.eager import Eager
 from numerate.loops.step import State
 
 OPERATIONS = {

@@ -11,10 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from numerate.loops import native, timeloop
-from numerate.loops.pointwise import Activate, Segment, Sizes, pointwise
-from numerate.loops.timeloop import TimeLoop, Walk, packed, products
-from numerate.loops.trace import NotLowered
+from numerate.loops.timeloops import timeloop
+from numerate.loops.timeloops.pointwise import Activate, Segment, Sizes, pointwise
+from numerate.loops.timeloops.timeloop import TimeLoop, Walk, packed, products
+from numerate.loops.toolchain import native
+from numerate.loops.tracing.trace import NotLowered
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 

@@ -14,13 +14,13 @@ from device_compiler import needs_compiler, said_about
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from numerate.loops import native, nvrtc
-from numerate.loops.cuda_rowloop import CudaRowLoop
-from numerate.loops.cuda_rowloop import emit as emit_rows
-from numerate.loops.cuda_timeloop import STORAGE, CudaTimeLoop, Plan, emit, plans
-from numerate.loops.pointwise import Sizes, pointwise
-from numerate.loops.timeloop import Walk
-from numerate.loops.trace import NotLowered
+from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
+from numerate.loops.timeloops.cuda_rowloop import emit as emit_rows
+from numerate.loops.timeloops.cuda_timeloop import STORAGE, CudaTimeLoop, Plan, emit, plans
+from numerate.loops.timeloops.pointwise import Sizes, pointwise
+from numerate.loops.timeloops.timeloop import Walk
+from numerate.loops.toolchain import native, nvrtc
+from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent import (
     GRU,
     JANET,

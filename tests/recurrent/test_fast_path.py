@@ -15,7 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 import numerate.recurrent as recurrent
-from numerate.loops import native, timeloop
+from numerate.loops.timeloops import timeloop
+from numerate.loops.toolchain import native
 from numerate.recurrent import GRU, LSTM, NRU, URGRU, URLSTM, CellLayer, Recurrent, fast, use_loop
 from numerate.recurrent.unroll import walk
 

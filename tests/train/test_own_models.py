@@ -11,9 +11,9 @@ import torch
 from own_models import SHORT, TASK, Own, trained
 from torch import nn
 
-from numerate.loops.cpp import Cpp
-from numerate.loops.noise import functional
+from numerate.loops.cpp.loop import Cpp
 from numerate.loops.step import State
+from numerate.loops.tracing.noise import functional
 from numerate.results import Store
 from numerate.streams import Domain, derived_seed
 from numerate.tasks import SingleModule

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from numerate.loops import native
+from numerate.loops.toolchain import native
 from numerate.results import Store
 from numerate.tasks import SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, backends, stack, train, trainer

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from numerate.loops import native
+from numerate.loops.toolchain import native
 from numerate.report.comparison import arithmetic
 from numerate.results import Store
 from numerate.tasks import PRIMER_RANGES, SingleModule

@@ -1,11 +1,13 @@
 """Loops around a pure training step or a recurrent cell: trace it, emit native code around it, run it.
 
-Knows nothing of units or tasks. In the order to read them (``docs/engine.md`` walks one step through):
+Knows nothing of units or tasks. The folders, in the order data flows (``docs/engine.md`` walks one step through):
 
-- what a step is, and loops in plain torch: ``step``, ``eager`` (the reference), ``stacked``;
-- from a module to statements: ``trace``, ``ir``, ``lowering`` with its rules ``lower_*``, and ``interpreter``;
-- from statements to text: ``nests``, ``cases``; for C++ ``cpp_emitter``, ``cpp_training``, ``cpp_evaluation``; for CUDA
-  ``homes``, ``spread``, ``again``, ``cuda_emitter``, ``cuda_training``, ``cuda_evaluation``;
-- compile and run: ``native`` and ``cpp``, ``nvrtc`` and ``cuda``; ``kept`` keeps the texts;
-- recurrent layers: ``pointwise``, ``rowcode``, ``timeloop``, and on a GPU ``cuda_timeloop``, ``cuda_rowloop``.
+- ``step`` and ``plain``: what a step is, and loops in plain torch, the reference among them;
+- ``tracing``: from a module to a flat graph of ATen operations;
+- ``form``: the intermediate form and its reference interpreter;
+- ``lowering``: from the graph to the form, one rule per operation;
+- ``passes``: what is decided before anything is printed;
+- ``cpp`` and ``cuda``: one printer for each target, and the loop that runs what it printed;
+- ``toolchain``: compilers, NVRTC, and the cache;
+- ``timeloops``: the same for loops over the time steps of a sequence.
 """

@@ -1,8 +1,9 @@
 """One optimiser step of one small model as pure functions, and the loop around it as a protocol.
 
 Everything that runs many steps of many members has the same two methods, whether it is a plain Python loop
-(:mod:`~numerate.loops.eager`), one stacked computation (:mod:`~numerate.loops.stacked`) or an emitted native loop
-(:mod:`~numerate.loops.cpp`, :mod:`~numerate.loops.cuda`). Names: S members, P parameters, n examples.
+(:mod:`~numerate.loops.plain.eager`), one stacked computation (:mod:`~numerate.loops.plain.stacked`) or an emitted
+native loop (:mod:`~numerate.loops.cpp.loop`, :mod:`~numerate.loops.cuda.loop`). Names: S members,
+P parameters, n examples.
 """
 
 import math

@@ -38,12 +38,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numerate.loops.cuda_rowloop import CudaRowLoop
-from numerate.loops.cuda_timeloop import CudaTimeLoop
-from numerate.loops.pointwise import Sizes
-from numerate.loops.timeloop import Loop, TimeLoop
+from numerate.checks import positive
+from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
+from numerate.loops.timeloops.cuda_timeloop import CudaTimeLoop
+from numerate.loops.timeloops.pointwise import Sizes
+from numerate.loops.timeloops.timeloop import Loop, TimeLoop
 from numerate.recurrent import init
-from numerate.units.base import positive
 
 State = tuple[Tensor, ...]
 Parts = Mapping[str, Any]

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import number, one_of
 from numerate.recurrent import init
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.gates import Gate, Timescale
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.lstm import LSTMCell
-from numerate.units.base import number, one_of
 
 EPS = 1e-6
 

@@ -18,9 +18,10 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from numerate.loops import native, timeloop
-from numerate.loops.timeloop import Loop, Walk
-from numerate.loops.trace import NotLowered
+from numerate.loops.timeloops import timeloop
+from numerate.loops.timeloops.timeloop import Loop, Walk
+from numerate.loops.toolchain import native
+from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State
 
 Mode = Literal["auto", "plain", "native"]

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from numerate.checks import positive
 from numerate.recurrent import init
-from numerate.units.base import positive
 
 Timescale = float | Literal["unknown"] | None
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import number
+from numerate.checks import number
 from numerate.units.mcfc import orthogonal_ as any_orthogonal_
 
 WeightInit = Literal["uniform", "truncated_normal", "xavier_uniform", "xavier_normal"]

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from numerate.checks import positive
 from numerate.recurrent.cell import Cell, Parts, State
 from numerate.recurrent.gates import timescale
 from numerate.recurrent.unroll import Observer, unroll
-from numerate.units.base import positive
 
 
 @dataclass(frozen=True)

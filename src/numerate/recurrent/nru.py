@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numerate.loops.timeloop import Loop
+from numerate.checks import number, one_of
+from numerate.loops.timeloops.timeloop import Loop
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.nru_cuda import CudaNRULoop
 from numerate.recurrent.nru_loop import NRULoop
-from numerate.units.base import number, one_of
 
 EPS = 1e-12
 HIGHEST_ORDER = 8

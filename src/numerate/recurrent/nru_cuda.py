@@ -9,8 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerate.loops import nvrtc
-from numerate.loops.cuda_timeloop import (
+from numerate.loops.timeloops.cuda_timeloop import (
     STORAGE,
     SUMS,
     THREADS,
@@ -25,9 +24,10 @@ from numerate.loops.cuda_timeloop import (
     slices,
     steps_and_rows,
 )
-from numerate.loops.pointwise import Sizes
-from numerate.loops.timeloop import Walk
-from numerate.loops.trace import NotLowered
+from numerate.loops.timeloops.pointwise import Sizes
+from numerate.loops.timeloops.timeloop import Walk
+from numerate.loops.toolchain import nvrtc
+from numerate.loops.tracing.trace import NotLowered
 
 WEIGHTS = 160
 """Numbers of all weights that a thread can keep in registers."""

@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerate.loops import native
-from numerate.loops.pointwise import Sizes
-from numerate.loops.timeloop import Frame, Walk, address, addresses, packed, preamble, products, threads
+from numerate.loops.timeloops.pointwise import Sizes
+from numerate.loops.timeloops.timeloop import Frame, Walk, address, addresses, packed, preamble, products, threads
+from numerate.loops.toolchain import native
 
 
 class NRULoop:
     """Loop of the default NRU (factored, one q for all heads, no ReLU heads, no layer norm) for numbers of one type.
 
-    As :class:`numerate.loops.timeloop.TimeLoop`, with weight_hh as the weight, and weight_heads and bias_heads as the
-    extra tensors. gx has ``columns``: H, or H and one for each of the heads' numbers. The heads' sum is multiplied with
-    ``scale``.
+    As :class:`numerate.loops.timeloops.timeloop.TimeLoop`, with weight_hh as the weight, and weight_heads and
+    bias_heads as the extra tensors. gx has ``columns``: H, or H and one for each of the heads' numbers. The heads'
+    sum is multiplied with ``scale``.
     """
 
     def __init__(self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype) -> None:

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of, positive
 from numerate.recurrent import init
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.dnc import cosines
 from numerate.recurrent.gates import Gate, Timescale
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.lstm import LSTMCell
-from numerate.units.base import one_of, positive
 
 
 def read_top(memory: Tensor, keys: Tensor, strengths: Tensor, top_k: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import positive
 from numerate.recurrent import init
-from numerate.units.base import positive
 
 
 def read_strength_loss(strengths: Tensor, tolerance: float = 2.0) -> Tensor:

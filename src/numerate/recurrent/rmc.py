@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.recurrent import init
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
 from numerate.recurrent.gates import Gate, Timescale, check_start, gate
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import one_of
 
 
 def attend(qkv: Tensor, heads: int) -> Tensor:

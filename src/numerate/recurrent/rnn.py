@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.recurrent import init
 from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import one_of
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

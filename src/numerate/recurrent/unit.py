@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
-from numerate.units.base import one_of
 
 
 @dataclass(frozen=True, repr=False)

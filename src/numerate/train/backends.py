@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from numerate.loops.eager import Eager
-from numerate.loops.stacked import Stacked
+from numerate.loops.plain.eager import Eager
+from numerate.loops.plain.stacked import Stacked
 from numerate.loops.step import Loop, Step
 
 log = logging.getLogger("numerate")
@@ -100,17 +100,17 @@ def _made(kind: str, step: Step, device: str, threads: int | None) -> tuple[str,
 
 def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
     if torch.device(device).type == "cuda":
-        from numerate.loops.cuda import Cuda
+        from numerate.loops.cuda.loop import Cuda
 
         return "emitted-cuda", Cuda(step, device)
-    from numerate.loops.cpp import Cpp
+    from numerate.loops.cpp.loop import Cpp
 
     return "emitted-cpu", Cpp(step, threads=threads)
 
 
 def _reasons() -> tuple[type[Exception], ...]:
-    from numerate.loops.native import CompileError, NoCompiler
-    from numerate.loops.trace import NotLowered
+    from numerate.loops.toolchain.native import CompileError, NoCompiler
+    from numerate.loops.tracing.trace import NotLowered
 
     return NotLowered, NoCompiler, CompileError
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-from numerate.loops.noise import functional, noise_per_example
 from numerate.loops.step import Members, Step, Tensors, squared_error
+from numerate.loops.tracing.noise import functional, noise_per_example
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
 from numerate.train.specification import Restart, Training

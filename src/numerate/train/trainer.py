@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numerate.loops.stacked import one_thread
+from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Circumstances, Key, Row, Store, canonical
 from numerate.train import stack, trial

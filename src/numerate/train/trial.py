@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from numerate.loops.eager import Eager
-from numerate.loops.noise import UnsupportedRandomness, functional, noise_per_example
+from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, State, Tensors
+from numerate.loops.tracing.noise import UnsupportedRandomness, functional, noise_per_example
 from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Training
 from numerate.train.stack import (

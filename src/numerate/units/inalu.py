@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import number, one_of
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, number, one_of, snap
+from numerate.units.base import Unit, snap
 from numerate.units.nac import FAR, nac_weight, saturated
 from numerate.units.nmu import nmu
 

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.units import symbolic
-from numerate.units.base import Unit, chosen, one_of, snap
+from numerate.units.base import Unit, chosen, snap
 from numerate.units.nac import FAR
 from numerate.units.nmu import nmu
 

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of, positive
 from numerate.units import symbolic
-from numerate.units.base import Unit, one_of, positive
+from numerate.units.base import Unit
 
 THRESHOLD, BELOW = 1, 0  # the paper gives none; of those tried these come nearest to its Table 5
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805

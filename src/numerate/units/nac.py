@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import number, positive
 from numerate.units import penalties, symbolic
-from numerate.units.base import SATURATED, Unit, number, positive, snap
+from numerate.units.base import SATURATED, Unit, snap
 from numerate.units.nmu import draw_nmu_
 
 FAR = 2 * SATURATED  # tanh is exactly ±1 and the sigmoid exactly 0 or 1 here even in base φ, which halves a logit

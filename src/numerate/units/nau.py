@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.units import penalties
-from numerate.units.base import Unit, one_of
+from numerate.units.base import Unit
 
 
 def nau(x: Tensor, weight: Tensor) -> Tensor:

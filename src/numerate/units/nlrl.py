@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import SATURATED, Unit, number, one_of, snap
+from numerate.checks import number, one_of
+from numerate.units.base import SATURATED, Unit, snap
 from numerate.units.nmu import draw_nmu_
 
 FORMS, GATES = ("full", "and", "or"), ("formula", "words")

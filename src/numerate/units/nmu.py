@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.units import penalties
-from numerate.units.base import Unit, one_of
+from numerate.units.base import Unit
 
 
 def nmu(x: Tensor, weight: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import number, one_of
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, number, one_of
+from numerate.units.base import Unit
 from numerate.units.nau import draw_nau_
 
 EPS = 2.0**-23

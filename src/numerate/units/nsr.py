@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import flag, number, one_of, positive
 from numerate.units import symbolic
-from numerate.units.base import SATURATED, Unit, chosen, flag, number, one_of, positive, snap
+from numerate.units.base import SATURATED, Unit, chosen, snap
 
 COMPARISONS: Mapping[str, tuple[float, float, float]] = {
     "<": (-1.0, -0.5, -0.5),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import number, outer_units, positive, weight_sparsity_error
+from numerate.checks import number, positive
+from numerate.units.base import outer_units, weight_sparsity_error
 
 
 def sparsity(weight: Tensor) -> Tensor:

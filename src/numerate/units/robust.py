@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import flag, number, one_of
 from numerate.units import penalties, symbolic
-from numerate.units.base import Unit, flag, number, one_of
+from numerate.units.base import Unit
 from numerate.units.nau import draw_nau_
 from numerate.units.nmu import draw_nmu_, nmu
 from numerate.units.npu import EPS

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from numerate.checks import number
+
 
 @cache
 def _approx() -> Any:
@@ -181,8 +183,6 @@ def formula(module: nn.Module, names: Sequence[str] | None = None, tolerance: fl
     One output gives an expression, several a column matrix. Numbers marked ≈ are not discrete values of the unit.
     """
     import sympy
-
-    from numerate.units.base import number
 
     tolerance = number("tolerance", tolerance, 0)
     module = getattr(module, "_orig_mod", module)  # inside what torch.compile gives

@@ -1,0 +1,1 @@
+"""A step as one CUDA kernel."""

@@ -1,0 +1,1 @@
+"""The intermediate form, and its reference interpreter."""

@@ -1,0 +1,1 @@
+"""From program to program: what is decided before anything is printed."""

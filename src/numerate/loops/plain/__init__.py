@@ -1,0 +1,1 @@
+"""Loops in plain torch: the reference, and one stacked computation."""

@@ -1,0 +1,1 @@
+"""Loops over the time steps of a sequence."""

@@ -1,0 +1,353 @@
+"""A recurrent step as a native loop over time: all steps of a sequence in one call, and all steps backwards in another.
+
+A step is one matrix product with the hidden state and the function ``activate`` of its columns (see
+:mod:`numerate.loops.timeloops.pointwise`). The forward call saves what the backward call needs; the gradient of the
+weight is one large product at the end. Rows of the batch are independent, so threads share the batch and never wait
+for each other.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
+
+from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
+from numerate.loops.timeloops.rowcode import RowCode
+from numerate.loops.toolchain import native
+
+_PRELUDES = {
+    torch.float32: '#include "prelude.hpp"\ntypedef float R;',
+    torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
+}
+ROWS_EACH = 4
+"""Rows of the batch for which a further thread is worth while."""
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
+
+
+# ---------------------------------------------------------------- the walk
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Which rows take part in which step: the first ``sizes[t]``; from the last step to the first with ``reverse``."""
+
+    sizes: tuple[int, ...]
+    reverse: bool
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Place of each step's first row in the arrays with a row per step."""
+        return tuple(accumulate(self.sizes, initial=0))[:-1]
+
+    @property
+    def batch(self) -> int:
+        return max(self.sizes)
+
+    @property
+    def packed(self) -> bool:
+        """Whether some step has fewer rows than the batch."""
+        return min(self.sizes) < self.batch
+
+    def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
+        """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
+        batch = self.batch
+        if self.packed:
+            return dgh.mT @ torch.cat((initial, history))[self.previous(history.device)]
+        if self.reverse:
+            return torch.addmm(dgh[-batch:].mT @ initial, dgh[:-batch].mT, history[batch:])
+        return torch.addmm(dgh[:batch].mT @ initial, dgh[batch:].mT, history[:-batch])
+
+    def previous(self, device: torch.device) -> Tensor:
+        """For each row, where the same sequence was one step before in (initial state, history)."""
+        sizes, starts = torch.tensor(self.sizes), torch.tensor(self.starts)
+        row = torch.arange(int(sizes.sum())) - starts.repeat_interleave(sizes)  # of the batch
+        none = torch.zeros(1, dtype=torch.int64)
+        before = [torch.cat((part[1:], none) if self.reverse else (none, part[:-1])) for part in (sizes, starts)]
+        known, start = (part.repeat_interleave(sizes) for part in before)
+        return torch.where(row < known, self.batch + start + row, row).to(device)
+
+
+class Frame:
+    """A ``Walk`` of the C++ sources in memory: whole numbers, arrays of them, the function ``multiply``, a number."""
+
+    def __init__(
+        self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0
+    ) -> None:
+        self.arrays = [(ctypes.c_int64 * max(len(values), 1))(*values) for values in arrays]  # must live as long
+        kind = _frame_type(len(numbers), len(arrays))
+        self.frame = kind(*numbers, *map(ctypes.addressof, self.arrays), multiply, scale)
+
+    @property
+    def pointer(self) -> Any:
+        return ctypes.byref(self.frame)
+
+
+@cache
+def _frame_type(numbers: int, arrays: int) -> Any:
+    fields: list[tuple[str, Any]] = [(f"number{k}", ctypes.c_int64) for k in range(numbers)]
+    fields += [(f"array{k}", ctypes.c_void_p) for k in range(arrays)]
+    fields += [("multiply", ctypes.c_void_p), ("scale", ctypes.c_double)]
+    return type("Walk", (ctypes.Structure,), {"_fields_": fields})
+
+
+def addresses(tensors: Sequence[Tensor | None]) -> Any:
+    """An array of pointers, null for None."""
+    values = [None if tensor is None else native.pointer(tensor).value for tensor in tensors]
+    return (ctypes.c_void_p * max(len(values), 1))(*values)
+
+
+def address(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
+
+
+def threads(walk: Walk) -> int:
+    """How many calls may share the rows of the batch."""
+    return max(1, min(torch.get_num_threads(), walk.batch // ROWS_EACH))
+
+
+# ---------------------------------------------------------------- matrix products
+
+
+def preamble(dtype: torch.dtype) -> str:
+    """What all sources for numbers of a type start with."""
+    return f"{_PRELUDES[dtype]}\n{_file('rows.hpp')}"
+
+
+@cache
+def products(dtype: torch.dtype) -> ctypes.CDLL:
+    """``pack`` and ``multiply`` for numbers of a type."""
+    library = native.library(f"{preamble(dtype)}\n{_file('product.cpp')}")
+    library.packed_size.restype = ctypes.c_int64
+    return library
+
+
+def packed(matrix: Tensor) -> Tensor:
+    """A matrix (K, N) as ``multiply`` wants its right factor."""
+    library, (depth, columns) = products(matrix.dtype), matrix.shape
+    sizes = [ctypes.c_int64(n) for n in (*matrix.stride(), depth, columns)]
+    result = matrix.new_empty(library.packed_size(*sizes[2:]))
+    library.pack(ctypes.c_void_p(matrix.data_ptr()), *sizes, native.pointer(result))
+    return result
+
+
+# ---------------------------------------------------------------- the emitted loop
+
+
+_ARGUMENTS = {
+    "forward": "const R *gx, const R *gh, const R *const *state, const R *const *extra, R *const *fresh, R *saved",
+    "backward": "const R *saved, const R *const *state, const R *const *fresh, const R *const *extra, "
+    "const R *const *grad, R *dgx, R *dgh, R *const *dstate, R *const *dextra",
+}
+"""Of the emitted functions of one row."""
+
+
+def emit(program: Pointwise, dtype: torch.dtype) -> str:
+    """The C++ source of the forward and backward walk."""
+    lines = [preamble(dtype), f"const int STATES = {program.sizes.states};"]
+    lines.append("#define INLINED __attribute__((always_inline))")
+    for name, statements in (("forward", program.forward), ("backward", program.backward)):
+        code = RowCode(program, statements)
+        lines += ["", f"static INLINE void {name}_row(int64_t H, {_ARGUMENTS[name]}) {{"]
+        lines += [f"  {_pointer(array, name)}" for array in sorted(code.arrays()) if array[-1].isdigit()]
+        lines += [f"  {line}" for line in code.lines] + ["}"]
+    return "\n".join([*lines, "", _file("timeloop.hpp")])
+
+
+def _pointer(array: str, direction: str) -> str:
+    """Declare ``state1`` and its like, given as an array of pointers; new states are ``fresh`` to C++."""
+    stem = array.rstrip("0123456789")
+    read = stem in ("state", "extra", "grad") or (stem == "new" and direction == "backward")
+    source = "fresh" if stem == "new" else stem
+    return f"{'const ' if read else ''}R *const {array} = {source}[{array.removeprefix(stem)}];"
+
+
+class Loop(Protocol):
+    """A step compiled together with its walk along time, forwards and backwards."""
+
+    sizes: Sizes
+    dtype: torch.dtype
+    """Of gx, the weight and the outputs; the state and the extra tensors are at least single precision."""
+
+    def accepts(self, walk: Walk) -> bool:
+        """Whether the loop can do this walk."""
+        ...
+
+    def forward(
+        self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
+    ) -> tuple[list[Tensor], list[Any], Tensor | None]:
+        """Final state, history of each entry of the state, what is saved; with ``keep`` all that backward needs."""
+        ...
+
+    def backward(
+        self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
+        saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
+    ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """Gradients of gx, of the weight, of the initial state and of the extra tensors."""
+        ...
+
+
+class TimeLoop:
+    """The loop of one step function on the CPU, for numbers of one type; raises ``NotLowered`` or ``NoCompiler``."""
+
+    def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype) -> None:
+        self.sizes, self.dtype, self.program = sizes, dtype, pointwise(activate, sizes)
+        self.source = emit(self.program, dtype)
+        self.library = native.library(self.source)
+        self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+
+    def accepts(self, walk: Walk) -> bool:
+        return True
+
+    def forward(
+        self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
+    ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
+        """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
+        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
+        history = [gx.new_empty(rows, hidden) if keep or k == 0 else None for k in range(len(final))]
+        saved = gx.new_empty(rows, self.program.saved) if keep else None
+        right, arrays = packed(weight.mT), (addresses(final), addresses(extras), addresses(history))
+        frame = self._frame(walk)
+
+        def run(first: int, last: int) -> None:
+            self.library.forward(
+                frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last),
+                native.pointer(gx), native.pointer(right), *arrays, address(saved),
+            )  # fmt: skip
+
+        native.over_parts(run, walk.batch, threads(walk))
+        return final, history, saved
+
+    def backward(
+        self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
+        saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
+    ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
+        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
+        dgx = weight.new_empty(rows, self.sizes.columns)
+        dgh = weight.new_empty(rows, self.program.own)
+        parts = threads(walk)
+        dextra = weight.new_zeros(parts, len(extras), hidden)
+        right, frame = torch.cat([packed(rows) for rows in weight.split(self.widths)]), self._frame(walk)
+        arrays = [addresses(group) for group in (state, extras, history)]
+
+        def run(first: int, last: int) -> None:
+            for part in range(first, last):
+                edges = (ctypes.c_int64(walk.batch * edge // parts) for edge in (part, part + 1))
+                self.library.backward(
+                    frame.pointer, *edges, native.pointer(right), *arrays, native.pointer(saved), address(dout),
+                    addresses(dstate), native.pointer(dgx), native.pointer(dgh), addresses(dextra[part].unbind(0)),
+                )  # fmt: skip
+
+        native.over_parts(run, parts, parts)
+        columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
+        dweight = torch.cat([walk.weight_gradient(part, state[0], history[0]) for part in columns])
+        return dgx, dweight, dstate, list(dextra.sum(0).unbind(0))
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Widths of the segments of the gradient of gh."""
+        return [segment.width for segment in self.program.segments]
+
+    def _frame(self, walk: Walk) -> Frame:
+        program, sizes = self.program, self.sizes
+        padded = products(self.dtype).packed_size(ctypes.c_int64(1), ctypes.c_int64(sizes.hidden))
+        widths = (sizes.hidden, sizes.columns, program.saved, program.own, padded)
+        segments = [number for s in program.segments for number in (s.array == "dgh", s.start, s.width)]
+        numbers = (len(walk.sizes), *widths, walk.reverse, len(program.segments))
+        return Frame(numbers, (walk.starts, walk.sizes, segments), self.multiply)
+
+
+# ---------------------------------------------------------------- as a differentiable function
+
+Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
+"""The same loop step by step: (gx, weight, state, extras) -> outputs (rows, H), final state."""
+
+
+def run(
+    loop: Loop,
+    walk: Walk,
+    gx: Tensor,
+    weight: Tensor,
+    state: tuple[Tensor, ...],
+    extras: tuple[Tensor, ...],
+    plain: Plain,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state.
+
+    ``plain`` serves second derivatives and batches of gradients.
+    """
+    tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        outputs, *final = _Differentiable.apply(loop, walk, plain, *tensors)
+        return outputs, tuple(final)
+    gx, weight, state, extras = _apart(loop, tensors)
+    final, history, _ = loop.forward(walk, gx.detach(), weight, state, extras, keep=False)
+    return history[0], tuple(final)
+
+
+def _apart(loop: Loop, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    states = loop.sizes.states
+    return tensors[0], tensors[1], tuple(tensors[2 : 2 + states]), tuple(tensors[2 + states :])
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loop: Loop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
+        final, history, saved = loop.forward(walk, *_apart(loop, tensors), keep=True)
+        ctx.loop, ctx.walk, ctx.plain, ctx.inputs = loop, walk, plain, len(tensors)
+        ctx.save_for_backward(*tensors, *history, saved)
+        ctx.set_materialize_grads(False)
+        return history[0], *final
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor | None) -> Any:
+        loop, walk = ctx.loop, ctx.walk
+        *tensors, saved = ctx.saved_tensors
+        history = tensors[ctx.inputs :]
+        gx, weight, state, extras = _apart(loop, tensors[: ctx.inputs])
+        with torch.autocast(gx.device.type, enabled=False):
+            if by_plain_steps(above):
+                with torch.enable_grad():
+                    outputs, final = ctx.plain(gx, weight, state, extras)
+                found = gradients((outputs, *final), above, tensors[: ctx.inputs], ctx.needs_input_grad[3:])
+                return None, None, None, *found
+            dout = None if above[0] is None else above[0].contiguous()
+            dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
+            dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
+        return None, None, None, dgx, dweight, *dstate, *dextra
+
+
+def by_plain_steps(above: Sequence[Tensor | None]) -> bool:
+    """Whether gradients are to be differentiated in their turn, or come as a batch, whose numbers have no address."""
+    kinds = is_batchedtensor, is_legacy_batchedtensor
+    return torch.is_grad_enabled() or any(is_batch(g) for g in above if g is not None for is_batch in kinds)
+
+
+def gradients(
+    results: Sequence[Tensor], above: Sequence[Tensor | None], inputs: Sequence[Tensor], needed: Sequence[bool]
+) -> list[Tensor | None]:
+    """Gradients of the needed inputs by autograd, which can be differentiated in their turn if that is enabled."""
+    pairs = [(value, g) for value, g in zip(results, above) if g is not None and value.requires_grad]
+    wanted = [tensor for tensor, need in zip(inputs, needed) if need]
+    found = torch.autograd.grad(
+        [value for value, _ in pairs],
+        wanted,
+        [g for _, g in pairs],
+        create_graph=torch.is_grad_enabled(),
+        retain_graph=True,
+        allow_unused=True,
+    )
+    rest = iter(found)
+    return [next(rest) if need else None for need in needed]

@@ -1,0 +1,1 @@
+"""Compilers, NVRTC and the cache."""

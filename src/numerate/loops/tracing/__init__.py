@@ -1,0 +1,1 @@
+"""From modules and steps to flat graphs of ATen operations."""
