@@ -14,7 +14,7 @@ release = version = numerate.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "sphinx_gallery.gen_gallery"]
 html_math_renderer = "mathml"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "tutorial_scripts"]
 html_theme = "furo"
 html_static_path = ["_static"]
 html_title = "numerate"
@@ -34,5 +34,6 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "show_signature": False,
+    "capture_repr": (),
     "copyfile_regex": "",
 }

@@ -53,7 +53,11 @@ def train(layer, seed=0):
 
 
 torch.manual_seed(0)
-layers = {"nn.LSTM": nn.LSTM(2, HIDDEN), "URLSTM": URLSTM(2, HIDDEN), "NRU": NRU(2, HIDDEN, memory_size=64)}
+layers = {
+    "nn.LSTM": nn.LSTM(2, HIDDEN),
+    "URLSTM": URLSTM(2, HIDDEN),
+    "NRU": NRU(2, HIDDEN, memory_size=64),
+}
 curves = {name: train(layer) for name, layer in layers.items()}
 for name, losses in curves.items():
     print(f"{name:8} squared error of the last 50 updates: {sum(losses[-50:]) / 50:.4f}")
