@@ -2,8 +2,9 @@
 An arithmetic unit inside a model of your own
 =============================================
 
-A network reads the level of a tank from a picture. The bill is ``level * (price + fee)``. An ordinary network learns the
-bill for the prices it has seen. Put an NAU and an NMU behind the reading part, and the model is right for any price.
+A network reads the level of a tank from a picture. The bill is ``level * (price + fee)``. An ordinary network learns
+the bill for the prices it has seen. Put an NAU and an NMU behind the reading part, and the model is right for any
+price.
 """
 
 # %%
@@ -26,8 +27,8 @@ def draw(rows, scale=1.0):
 
 
 # %%
-# Two models with the same reading part. One ends in an ordinary network, the other in an NAU, which adds, and an NMU, which
-# multiplies. Both units are plain ``torch.nn.Module`` objects.
+# Two models with the same reading part. One ends in an ordinary network, the other in an NAU, which adds, and an NMU,
+# which multiplies. Both units are plain ``torch.nn.Module`` objects.
 
 
 class Model(nn.Module):
@@ -101,6 +102,6 @@ ax.legend(frameon=False)
 # Three habits make such heads work:
 #
 # - **Fit first, then decide.** A penalty from the first step freezes whatever weights chance gave.
-# - **Leave no freedom of scale.** A body that can scale its output lets the head rest on any weight. Here a sigmoid keeps the
-#   level in [0, 1], so only weights of 1 reproduce the target.
+# - **Leave no freedom of scale.** A body that can scale its output lets the head rest on any weight. Here a sigmoid
+#   keeps the level in [0, 1], so only weights of 1 reproduce the target.
 # - **Round at the end**, and keep the rounded weights if the validation error is no worse.

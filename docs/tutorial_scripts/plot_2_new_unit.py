@@ -2,15 +2,16 @@
 A new unit against the published ones
 =====================================
 
-You have an idea for a unit. Is it better than the published ones? This page answers that for one idea in under a minute: 270
-models, each trained for 50,000 steps.
+You have an idea for a unit. Is it better than the published ones? This page answers that for one idea in under a
+minute: 270 models, each trained for 50,000 steps.
 
-The idea: an NMU multiplies the factors ``w x + 1 - w``. For inputs near -1 the factor is zero at ``w = 1/2``, in the middle
-of the range from which the weights are drawn. A weight that starts below cannot get past it. So start above.
+The idea: an NMU multiplies the factors ``w x + 1 - w``. For inputs near -1 the factor is zero at ``w = 1/2``, in the
+middle of the range from which the weights are drawn. A weight that starts below cannot get past it. So start above.
 """
 
 # %%
-# A unit is a ``torch.nn.Module`` with the signature ``(in_features, out_features)``. This one inherits everything else from the NMU.
+# A unit is a ``torch.nn.Module`` with the signature ``(in_features, out_features)``. This one inherits everything
+# else from the NMU.
 
 import tempfile
 from pathlib import Path
@@ -30,8 +31,8 @@ class HighNMU(NMU):
 
 
 # %%
-# The task of the Primer's Table 11: multiply two numbers, trained on one range and tested on another. Every unit sees the same
-# data, seed by seed.
+# The task of the Primer's Table 11: multiply two numbers, trained on one range and tested on another. Every unit sees
+# the same data, seed by seed.
 
 RANGES = [((-20, -10), (-40, -20)), ((-2, -1), (-6, -2)), ((-1.2, -1.1), (-6.1, -1.2)), ((-0.2, -0.1), (-2, -0.2))]
 RANGES += [
@@ -61,8 +62,8 @@ work = [
 ]
 
 # %%
-# ``train`` emits a native loop for each unit, the new one included, and trains all seeds and ranges at once. Finished runs go to
-# an SQLite file; an interrupted call continues where it stopped.
+# ``train`` emits a native loop for each unit, the new one included, and trains all seeds and ranges at once. Finished
+# runs go to an SQLite file; an interrupted call continues where it stopped.
 
 with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
     train(work, store, experiment="high-nmu")

@@ -4,8 +4,8 @@ Long memory in place of ``nn.LSTM``
 
 ``URLSTM`` and ``NRU`` are called like ``torch.nn.LSTM``. Replace one name, and the layer remembers for longer.
 
-The adding problem: a sequence of 100 random numbers, two of them marked. At the end, say the sum of the two. A layer that
-forgets can only answer 1, the mean, and has a squared error of 1/6.
+The adding problem: a sequence of 100 random numbers, two of them marked. At the end, say the sum of the two. A layer
+that forgets can only answer 1, the mean, and has a squared error of 1/6.
 """
 
 # %%
@@ -73,8 +73,8 @@ ax.set(xlabel="update", ylabel="squared error", yscale="log", ylim=(5e-4, 1))
 ax.legend(frameon=False)
 
 # %%
-# What made the difference can be looked at. ``inspect`` returns what the gates did; the timescale of a unit is the number of steps
-# after which it has forgotten: ``1 / (1 - forget gate)``.
+# What made the difference can be looked at. ``inspect`` returns what the gates did; the timescale of a unit is the
+# number of steps after which it has forgotten: ``1 / (1 - forget gate)``.
 
 x, _ = adding(torch.Generator().manual_seed(1))
 start, trained = URLSTM(2, HIDDEN), layers["URLSTM"]
