@@ -11,7 +11,7 @@ project = "numerate"
 author = "The numerate developers"
 copyright = "2026, the numerate developers"
 release = version = numerate.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "sphinx_gallery.gen_gallery"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "sphinx_gallery.gen_gallery"]
 html_math_renderer = "mathml"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "tutorial_scripts"]
