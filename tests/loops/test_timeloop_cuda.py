@@ -153,7 +153,7 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
     assert_as_plain_steps(layer, loop, walk)
 
 
-def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk) -> None:
+def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk, exact: float = 2e-6) -> None:
     cell, dtype, rows, reverse = layer.cell, loop.dtype, walk.sizes, walk.reverse
     p = {name: part.detach().to(dtype).float() for name, part in layer.parts().items()}
     weight, extras = cell.loop_operands(p)
@@ -173,10 +173,25 @@ def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk) -> None:
     dgx, dweight, dstate, dextra = loop.backward(
         walk, stored, plain_state, plain_extras, history, saved, above[0].to(dtype), above[1:]
     )
-    bound = 2e-6 if dtype == torch.float32 else 1e-2
+    bound = exact if dtype == torch.float32 else 1e-2
     pairs = [(outputs, history[0]), *zip(final, found_final), *zip(expected, (dgx, dweight, *dstate, *dextra))]
     for wanted, got in pairs:
         assert float((wanted - got.float()).detach().norm()) <= bound * float(wanted.detach().norm())
+
+
+@on_host
+@pytest.mark.parametrize("units", [8, 20], ids=["in parts", "in one block"])
+@pytest.mark.parametrize("largest", [1e9, float("inf")], ids=["large", "infinite"])
+def test_kernels_of_the_nru_overflow_as_plain_steps_do(units: int, largest: float) -> None:
+    """Directions beyond single precision are 0: those of one writing head and, by their q alone, all erasing ones."""
+    torch.manual_seed(3)
+    layer = NRU(3, 20, memory_size=16, heads=4)
+    with torch.no_grad():
+        bias = layer.parts()["bias_heads"]
+        bias[8:12] *= 1e7  # p
+        bias[24:32] *= 1e4  # q
+        bias[32:40] *= largest
+    assert_as_plain_steps(layer, host_loop(layer, torch.float32, units), Walk((5,) * 4, False), exact=2e-5)
 
 
 ROWS: dict[str, tuple[CellLayer, tuple[int, ...], bool, torch.dtype]] = {

@@ -2,7 +2,8 @@
 //
 // h' = relu(gx + [h; m] A), z = [h'; m] B + bias (+ gx beyond H), m' = m + w q^T, where z holds the strengths of writing
 // and erasing (k each), p (r each) and q (r each), r = k s, and w = sum over heads i of strength_i p_i / (|p_i| |q|) with
-// 5-norms: m is s rows of r. Rows of the batch are laid out as timeloop.hpp says.
+// 5-norms: m is s rows of r. A direction whose norm reaches LIMIT, where its fifth powers overflow, is 0, and so are its
+// gradients. Rows of the batch are laid out as timeloop.hpp says.
 
 extern "C" void *malloc(__SIZE_TYPE__);
 extern "C" void free(void *);
@@ -27,7 +28,7 @@ static INLINE void copy(R *to, const R *from, int64_t size) { __builtin_memcpy(t
 static INLINE R *numbers(int64_t size) { return (R *)malloc(size * sizeof(R)); }
 static INLINE V add(V a, V b) { return a + b; }
 
-const R EPS = R(1e-12);
+const R EPS = R(1e-12), LIMIT = sizeof(R) == 4 ? R(50859007.85596004) : R(4.4765466227572707e61);  // largest number^(1/5)
 
 // One kind of head (0 writes, 1 erases) of a row of z, and its norms.
 struct Head {
@@ -40,6 +41,7 @@ struct Heads {
   int64_t k, s, r;
   R scale;
   R *norms, *w;  // 2 + 2 k numbers and 2 s
+  bool fits[2];  // whether any direction of a kind is not 0
 
   INLINE Heads(int64_t heads, int64_t memory, R scale_, R *room) : k(heads), scale(scale_) {
     for (r = 1; r * r < heads * memory;) r++;
@@ -82,8 +84,11 @@ struct Heads {
     for (int kind = 0; kind < 2; kind++) {
       const Head one = head(z, kind);
       for (int64_t a = 0; a < s; a++) w[kind * s + a] = 0;
+      fits[kind] = false;
       for (int64_t i = 0; i < k; i++) {
         const R norm = one.norm_p[i] * one.norm_q, factor = one.sign * one.strength[i] / (norm > EPS ? norm : EPS);
+        if (!(norm < LIMIT)) continue;
+        fits[kind] = true;
         for (int64_t a = 0; a < s; a++) w[kind * s + a] += factor * one.p[i * s + a];
       }
     }
@@ -93,7 +98,7 @@ struct Heads {
     measure(z), weigh(z);
     const R *write = z + 2 * k + 2 * r, *erase = write + r;
     over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-      const V in = load(write + j, lanes), out = load(erase + j, lanes);
+      const V in = fits[0] ? load(write + j, lanes) : V{}, out = fits[1] ? load(erase + j, lanes) : V{};
       for (int64_t a = 0; a < s; a++) {
         const V change = fma(c(w[a]), in, c(w[s + a]) * out);
         store(fresh + a * r + j, load(m + a * r + j, lanes) + change, lanes);
@@ -118,6 +123,11 @@ struct Heads {
       for (int64_t i = 0; i < k; i++) {
         const R *const p = one.p + i * s;
         const R product = one.norm_p[i] * one.norm_q, norm = product > EPS ? product : EPS;
+        if (!(product < LIMIT)) {
+          dstrength[i] = 0;
+          for (int64_t a = 0; a < s; a++) dp[i * s + a] = 0;
+          continue;
+        }
         R along = 0;
         for (int64_t a = 0; a < s; a++) along += dw[a] * p[a];
         dstrength[i] = one.sign * along / norm;
@@ -132,7 +142,7 @@ struct Heads {
       }
       const R inverse = one.norm_q > 0 ? 1 / one.norm_q : R(0);
       over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-        const V u = load(one.q + j, lanes) * inverse;
+        const V u = fits[kind] ? load(one.q + j, lanes) * inverse : V{};
         V sum = c(dnorm_q) * (u * u * u * abs(u));
         for (int64_t a = 0; a < s; a++) sum = fma(c(w[kind * s + a]), load(dm + a * r + j, lanes), sum);
         store(dq + j, sum, lanes);

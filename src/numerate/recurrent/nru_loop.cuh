@@ -17,7 +17,7 @@ const int SUB = SUB_OF(UNITS), Z_SUB = SUB_OF(Z_UNITS), M_SUB = SUB_OF(M_UNITS);
 const int COLS = COLS_OF(UNITS), Z_COLS = COLS_OF(Z_UNITS), M_COLS = COLS_OF(M_UNITS);
 typedef Pairs<Z_UNITS> OfHeads;
 typedef Pairs<M_UNITS> OfMemory;
-const float EPS = 1e-12f;
+const float EPS = 1e-12f, LIMIT = 50859007.85596004f;  // where the fifth powers in a norm overflow
 
 #define DEPTH_OF(numbers, subs) (((numbers) + WARPS * (subs) - 1) / (WARPS * (subs)))
 #define EACH_WEIGHT(cols, depth) UNROLL for (int i = 0; i < (cols); i++) UNROLL for (int k = 0; k < (depth); k++)
@@ -43,8 +43,11 @@ INLINE float fifth(float x) {
   return square * square * fabsf(x);
 }
 
+// A direction whose norm reaches LIMIT is 0, and so are its gradients.
+INLINE bool fits(float norm) { return norm < LIMIT; }
+
 // 5-norms of all p and q: norms[kind] of q, norms[2 + kind * HEADS + i] of p; then w of both kinds.
-INLINE void weigh(const float *z, float *norms, float *w) {
+INLINE void weigh(float *z, float *norms, float *w) {
   EACH(2 + 2 * HEADS) {
     const int which = i / ROWS, row = i % ROWS;
     const bool of_q = which < 2;
@@ -52,6 +55,8 @@ INLINE void weigh(const float *z, float *norms, float *w) {
     float sum = 0;
     for (int j = 0; j < count; j++) sum += fifth(z[(start + j) * ROWS + row]);
     norms[i] = powf(sum, 0.2f);
+    if (of_q && !fits(norms[i] * EPS))  // none of its directions fits: 0 times an infinite q would not be 0
+      for (int j = 0; j < count; j++) z[(start + j) * ROWS + row] = 0;
   }
   __syncthreads();
   EACH(2 * SPAN) {
@@ -60,7 +65,7 @@ INLINE void weigh(const float *z, float *norms, float *w) {
     UNROLL for (int head = 0; head < HEADS; head++) {
       const float norm = norms[(2 + kind * HEADS + head) * ROWS + row] * norms[kind * ROWS + row];
       const float strength = z[(kind * HEADS + head) * ROWS + row] * (kind ? -SCALE : SCALE);
-      sum += strength / fmaxf(norm, EPS) * z[(P + kind * RANK + head * SPAN + a) * ROWS + row];
+      if (fits(norm)) sum += strength / fmaxf(norm, EPS) * z[(P + kind * RANK + head * SPAN + a) * ROWS + row];
     }
     w[i] = sum;
   }
@@ -176,7 +181,7 @@ const int NEEDED = WIDTH + FromHidden::DEPTHS > ToMemory::DEPTHS ? WIDTH + FromH
 const int NUMBERS = NEEDED > FromHeads::DEPTHS ? NEEDED : FromHeads::DEPTHS;
 
 // dz from z and the gradient of the memory; w, dw and shares (of the gradient of |q|) are room for intermediate numbers.
-INLINE void pull(const float *z, const float *dm, float *dz, float *norms, float *w, float *dw, float *shares) {
+INLINE void pull(float *z, const float *dm, float *dz, float *norms, float *w, float *dw, float *shares) {
   weigh(z, norms, w);
   EACH(2 * SPAN) {
     const int kind = i / ROWS / SPAN, a = i / ROWS % SPAN, row = i % ROWS;
@@ -189,16 +194,18 @@ INLINE void pull(const float *z, const float *dm, float *dz, float *norms, float
     const int kind = i / ROWS / HEADS, head = i / ROWS % HEADS, row = i % ROWS, p = P + kind * RANK + head * SPAN;
     const float norm_p = norms[(2 + kind * HEADS + head) * ROWS + row], norm_q = norms[kind * ROWS + row];
     const float norm = fmaxf(norm_p * norm_q, EPS), sign = kind ? -SCALE : SCALE;
+    const bool real = fits(norm_p * norm_q);
     float along = 0;
     UNROLL for (int a = 0; a < SPAN; a++) along = fmaf(dw[(kind * SPAN + a) * ROWS + row], z[(p + a) * ROWS + row], along);
-    dz[i] = sign * along / norm;
+    dz[i] = real ? sign * along / norm : 0.0f;
     const float factor = sign * z[i] / norm;
     const float dnorm = norm_p * norm_q < EPS ? 0.0f : -along * factor / norm;
-    shares[i] = dnorm * norm_p;
+    shares[i] = real ? dnorm * norm_p : 0.0f;
     const float inverse = norm_p > 0 ? 1 / norm_p : 0.0f;
     UNROLL for (int a = 0; a < SPAN; a++) {
       const float u = z[(p + a) * ROWS + row] * inverse;
-      dz[(p + a) * ROWS + row] = factor * dw[(kind * SPAN + a) * ROWS + row] + dnorm * norm_q * (u * u * u * fabsf(u));
+      const float pulled = factor * dw[(kind * SPAN + a) * ROWS + row] + dnorm * norm_q * (u * u * u * fabsf(u));
+      dz[(p + a) * ROWS + row] = real ? pulled : 0.0f;
     }
   }
   __syncthreads();
