@@ -19,7 +19,6 @@ LAYERS: dict[str, type[CellLayer]] = {
     if inspect.isclass(layer := getattr(numerate.recurrent, name))
     and issubclass(layer, CellLayer)
     and layer is not CellLayer
-    and name == layer.__name__  # ONLSTM is OMLSTM
 }
 
 # What a layer needs at the small size of these tests.
@@ -31,6 +30,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "RMC": {"slots": 2, "heads": 2},
     "UnitRNN": {"unit": NAU},
 } | {gate + base: {"downsize": 2} for gate in ("OM", "UM") for base in ("LSTM", "GRU")}
+SMALL["ONLSTM"] = {"downsize": 2}
 SMALL |= {name: {"timescale": 20} for name in ("CLSTM", "CGRU")}
 
 # Further options to be held to the same contract; {} is always among them.
@@ -39,21 +39,27 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "LSTM": [{"bias": False}, {"tied": True}],
     "GRU": [{"reset_after": False}, {"tied": False}],
     "URGRU": [{"reset_after": False, "recurrent_bias": True}],
-    "StatisticalRU": [{"learn_scales": True}],
+    "StatisticalRU": [
+        {"learn_scales": True},
+        {"summary_size": 0, "linear_output": True},
+        {"output_sees_input": True, "append_input": True, "activation": "tanh"},
+    ],
     "EURNN": [
         {"dense": False},
-        {"complex": True},
+        {"complex": True, "eps": 0.01},
         {"complex": True, "dense": False},
         {"capacity": 3},
         {"capacity": 3, "dense": False, "complex": True},
     ],
-    "GORU": [{"dense": False}],
+    "GORU": [{"dense": False}, {"capacity": 3}, {"capacity": 3, "dense": False}],
     "NRU": [
         {"memory_size": 16, "heads": 4},
         {"memory_size": 4, "heads": 4, "relu_heads": True},
         {"memory_size": 9, "heads": 4},
         {"head_inputs": "xhm", "head_reduce": "sum", "shared_q": False, "heads": 2},
         {"layer_norm": True, "factored": False},
+        {"memory_size": 4, "heads": 4, "erase_heads": 1},
+        {"memory_size": 3, "heads": 2, "erase_heads": 1, "directions": "linear"},
     ],
     "DNC": [{"write_heads": 2, "clip": 2.0, "strength": "oneplus", "outputs": 3, "gate": "UR"}],
     "RMA": [

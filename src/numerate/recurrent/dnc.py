@@ -24,9 +24,12 @@ def product(x: Tensor) -> Tensor:
 
 
 def cosines(memory: Tensor, keys: Tensor) -> Tensor:
-    """Cosine of each key and slot, 0 at an empty slot; memory (..., N, W), keys (..., K, W) -> (..., K, N)."""
+    """Cosine of each key and slot, 0 at an empty slot; memory (..., N, W), keys (..., K, W) -> (..., K, N).
+
+    As released, 1e-6 is added under both roots and to the product of the norms.
+    """
     norms = (keys.square().sum(-1) + EPS).sqrt().unsqueeze(-1) * (memory.square().sum(-1) + EPS).sqrt().unsqueeze(-2)
-    return (keys @ memory.mT) / norms
+    return (keys @ memory.mT) / (norms + EPS)
 
 
 def content_weights(memory: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:

@@ -19,8 +19,9 @@ class EURNNCell(ColumnCell):
     F is the product of log2 H levels of H/2 plane rotations; H is a power of two. With ``capacity`` L it is the tunable
     style instead: L levels of rotations of neighbouring units, for any H; L = H reaches all rotations. State (h,), or
     (re, im) with ``complex``, where the output is the real part. ``dense`` multiplies F out once per sequence;
-    otherwise each step rotates level by level, O(H log H) or O(H L). ``eps`` is added to \|v\| in modReLU (the
-    authors' code: 0.01). Angles U(-π, π), input weights U(-0.01, 0.01) without bias, modReLU bias 0.
+    otherwise each step rotates level by level, O(H log H) or O(H L). ``eps`` is added to \|v\| in modReLU, and with
+    ``complex`` to the modulus it divides by (the authors' code: 0.01). Angles U(-π, π), input weights U(-0.01, 0.01)
+    without bias, modReLU bias 0.
     """
 
     complex: bool = False
@@ -33,11 +34,8 @@ class EURNNCell(ColumnCell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.capacity is None:
-            rotation.levels(self.hidden_size)
-        elif self.hidden_size < 2:
-            raise ValueError(f"rotations need a hidden_size of at least 2, got {self.hidden_size}")
-        else:
+        rotation.check(self.hidden_size, self.capacity)
+        if self.capacity is not None:
             self.check_sizes("capacity")
 
     @property
@@ -53,18 +51,13 @@ class EURNNCell(ColumnCell):
         return {"real": self.hidden_size} | ({"imaginary": self.hidden_size} if self.complex else {})
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
-        size, columns = self.hidden_size, sum(self.blocks.values())
-
-        def levels(name: str) -> dict[str, tuple[int, ...]]:
-            if self.capacity is None:
-                return {name: (rotation.levels(size), size // 2)}
-            return dict(zip((name, f"{name}_odd"), rotation.neighbours(size, self.capacity)))
-
-        shapes = {"weight_ih": (columns, self.input_size), **levels("angle"), "modrelu_bias": (size,)}
+        size, columns, capacity = self.hidden_size, sum(self.blocks.values()), self.capacity
+        angles = rotation.angle_shapes("angle", size, capacity)
+        shapes = {"weight_ih": (columns, self.input_size), **angles, "modrelu_bias": (size,)}
         if self.bias:
             shapes["bias_ih"] = (columns,)
         if self.complex:
-            shapes |= {**levels("phase"), "diagonal": (size,)}
+            shapes |= {**rotation.angle_shapes("phase", size, capacity), "diagonal": (size,)}
         return empty_parameters(shapes, device, dtype)
 
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
@@ -92,9 +85,7 @@ class EURNNCell(ColumnCell):
                 return torch.cat(rotation.rotate_complex(re, im, p["angle"], p["phase"], p["diagonal"]), -1)
             angles, phases = (p["angle"], p["angle_odd"]), (p["phase"], p["phase_odd"])
             return torch.cat(rotation.rotate_neighbours_complex(re, im, angles, phases, p["diagonal"]), -1)
-        if self.capacity is None:
-            return rotation.rotate(state[0], p["angle"])
-        return rotation.rotate_neighbours(state[0], p["angle"], p["angle_odd"])
+        return rotation.rotate_either(state[0], p["angle"], p.get("angle_odd"))
 
     def extras(self, p: Parts) -> tuple[Tensor, ...]:
         return (p["modrelu_bias"],)

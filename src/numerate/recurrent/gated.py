@@ -4,11 +4,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from math import sqrt
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.recurrent import init
 from numerate.recurrent.cell import ColumnCell, Form, Parts, empty_parameters, linear
 from numerate.recurrent.gates import Gate, Timescale, check_start, gate
@@ -18,12 +20,23 @@ from numerate.recurrent.gates import Gate, Timescale, check_start, gate
 class GatedCell(ColumnCell):
     """A cell whose state moves by ``F * state + I * candidate``, F and I from any :class:`Gate`.
 
-    ``gate``: a name of :data:`GATES` or a Gate. ``forget_bias``: where the forget map's bias starts (default: the
-    gate's own, 1 for - and R; not for O and OR, whose softmax no constant changes). ``timescale``: chrono start of the
-    gate's own vector (gate C) or instead of ``forget_bias`` of the ordinary biases (gates - and R); other gates take
-    none. ``tied``: I = 1 - f. ``downsize``: units per entry of a master gate, for gates that have one.
-    ``recurrent_bias``: torch's second bias vector; by default with the standard gate only.
     ``gate_bias`` is the trainable vector of gates C, U, UR and UM.
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        bias: Whether the input map has a bias.
+        recurrent_bias: Whether there is torch's second bias vector; by default with the standard gate only.
+        weight_init: Scheme of the weights, see :func:`numerate.recurrent.init.weight_`.
+        gate: A name of :data:`GATES` or a Gate.
+        forget_bias: Where the forget map's bias starts. Default: the gate's own, 1 for - and R. O and OR take none, as
+            no constant changes their softmax.
+        timescale: Chrono start of the gate's own vector (gate C) or, in place of ``forget_bias``, of the ordinary
+            biases (gates - and R). Other gates take none.
+        tied: I = 1 - f.
+        downsize: Units per entry of a master gate, for gates that have one.
+        start: ``"gate"``: weights by ``weight_init``, biases 0 but the forget map's. ``"linear"``: all weights and
+            biases as those of ``nn.Linear``, U(±1/√fan_in), as the code of ON-LSTM has them; a gate's own vector starts
+            as ever.
     """
 
     gate: str | Gate = "-"
@@ -31,9 +44,17 @@ class GatedCell(ColumnCell):
     timescale: Timescale = None
     tied: bool | None = None
     downsize: int | None = None
+    start: Literal["gate", "linear"] = "gate"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        one_of("start", self.start, ("gate", "linear"))
+        if self.start == "linear":
+            given = {"forget_bias": self.forget_bias, "timescale": None if self.mechanism.bias else self.timescale}
+            given["weight_init"] = None if self.weight_init == "uniform" else self.weight_init
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(f"start='linear' draws every map as nn.Linear does: leave out {name}={value!r}")
         self.mechanism.check(self.hidden_size, self.timescale, self.forget_bias)
         check_start(self.bias, self.forget_bias, None if self.mechanism.bias else self.timescale)
 
@@ -71,11 +92,17 @@ class GatedCell(ColumnCell):
 
     @torch.no_grad()
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
-        super().reset(p, generator)
         mechanism = self.mechanism
+        if self.start == "linear":
+            for name, fan_in in (("ih", self.input_size), ("hh", self.hidden_size)):
+                for part in (f"weight_{name}", f"bias_{name}"):
+                    if part in p:
+                        nn.init.uniform_(p[part], -1 / sqrt(fan_in), 1 / sqrt(fan_in), generator=generator)
+        else:
+            super().reset(p, generator)
         if mechanism.bias:
-            mechanism.reset_bias_(p["gate_bias"], self.timescale, generator)
-        if not self.bias:
+            mechanism.reset_bias_(p["gate_bias"], self.timescale, self.hidden_size, generator)
+        if not self.bias or self.start == "linear":
             return
         bias = self.named(p["bias_ih"])
         forget = bias["forget"]

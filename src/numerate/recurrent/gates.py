@@ -98,13 +98,15 @@ class Gate:
                 f"a constant does not change the softmax of gate {self.name!r}: leave out forget_bias={given!r}"
             )
 
-    def reset_bias_(self, bias: Tensor, timescale: Timescale, generator: torch.Generator | None = None) -> None:
-        """Draw the gate's own vector, in place."""
+    def reset_bias_(
+        self, bias: Tensor, timescale: Timescale, units: int, generator: torch.Generator | None = None
+    ) -> None:
+        """Draw the gate's own vector for a cell of ``units`` hidden units, in place."""
         if self.bias == "chrono":
             assert timescale is not None
             init.chrono_(bias, timescale, generator=generator)
         else:
-            init.uniform_gate_(bias, generator=generator)
+            init.uniform_gate_(bias, generator, units)
 
     def shift(self, bias: Tensor, blocks: Mapping[str, int]) -> Tensor:
         """Its own vector as a bias of all columns: + on the (master) forget map, - on its partner; (sum of blocks,)."""

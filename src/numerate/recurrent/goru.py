@@ -1,4 +1,4 @@
-"""Gated orthogonal recurrent unit, FFT style (Jing et al., 2019)."""
+"""Gated orthogonal recurrent unit, FFT or tunable style (Jing et al., 2019)."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,13 +19,15 @@ def goru(update: Tensor, candidate: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GORUCell(ColumnCell):
-    r"""Gates around an orthogonal transition F; state (h,); columns r, g, c; H is a power of two.
+    r"""Gates around an orthogonal transition F; state (h,); columns r, g, c.
 
     :math:`r = \sigma(U_r x + W_r h + b_r)`, :math:`g = \sigma(U_g x + W_g h + b_g)`,
     :math:`c = \mathrm{modReLU}(U_c x + r (F h), b_c)`, :math:`h' = g h + (1 - g) c`. Weights U(-0.01, 0.01), b_r = 2,
-    b_g = 0, b_c = 0.01, angles U(-π, π). ``dense`` and ``eps`` (the authors' code: 0.001) as in the EURNN.
+    b_g = 0, b_c = 0.01, angles U(-π, π). ``capacity``, ``dense`` and ``eps`` (authors' code: 0.001) as in the EURNN:
+    FFT style, where H is a power of two, or ``capacity`` levels of rotations of neighbouring units, for any H.
     """
 
+    capacity: int | None = None
     dense: bool = True
     eps: float = 0.0
     recurrent_bias: bool | None = field(default=None, init=False)
@@ -33,7 +35,9 @@ class GORUCell(ColumnCell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rotation.levels(self.hidden_size)
+        rotation.check(self.hidden_size, self.capacity)
+        if self.capacity is not None:
+            self.check_sizes("capacity")
 
     @property
     def form(self) -> Form:
@@ -51,7 +55,7 @@ class GORUCell(ColumnCell):
         shapes: dict[str, tuple[int, ...]] = {
             "weight_ih": (3 * size, self.input_size),
             "weight_hh": (2 * size, size),
-            "angle": (rotation.levels(size), size // 2),
+            **rotation.angle_shapes("angle", size, self.capacity),
             "modrelu_bias": (size,),
         }
         if self.bias:
@@ -62,7 +66,9 @@ class GORUCell(ColumnCell):
     def reset(self, p: Parts, generator: torch.Generator | None = None) -> None:
         for name in ("weight_ih", "weight_hh"):
             nn.init.uniform_(p[name], -0.01, 0.01, generator=generator)
-        rotation.reset_angle_(p["angle"], generator)
+        for name in ("angle", "angle_odd"):
+            if name in p:
+                rotation.reset_angle_(p[name], generator)
         p["modrelu_bias"].fill_(0.01)
         if self.bias:
             reset, update = p["bias_ih"].chunk(2)
@@ -76,7 +82,11 @@ class GORUCell(ColumnCell):
         return F.linear(x, p["weight_ih"], bias)
 
     def recurrent_weight(self, p: Parts) -> Tensor:
-        return torch.cat((p["weight_hh"], rotation.rotation_matrix(p["angle"])))
+        return torch.cat((p["weight_hh"], self.transition(p)))
+
+    def transition(self, p: Parts) -> Tensor:
+        """The matrix F, (H, H)."""
+        return rotation.rotation_matrix(p["angle"], p.get("angle_odd"), self.hidden_size)
 
     def extras(self, p: Parts) -> tuple[Tensor, ...]:
         return (p["modrelu_bias"],)
@@ -94,7 +104,8 @@ class GORUCell(ColumnCell):
         """All that the step takes from the hidden state, (B, 3 H)."""
         if self.dense:
             return F.linear(state[0], p["recurrent_weight"])
-        return torch.cat((F.linear(state[0], p["weight_hh"]), rotation.rotate(state[0], p["angle"])), -1)
+        turned = rotation.rotate_either(state[0], p["angle"], p.get("angle_odd"))
+        return torch.cat((F.linear(state[0], p["weight_hh"]), turned), -1)
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         new = self.activate(gx, self.recalled(state, p), state, p["extras"])

@@ -53,9 +53,12 @@ def _wide(bias: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def uniform_gate_(bias: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    r"""Uniform gate initialisation (Gu et al., 2020): :math:`b = \sigma^{-1}(u)`, u ~ U[1/d, 1 - 1/d], d entries."""
-    edge = 1 / max(bias.numel(), 2)
+def uniform_gate_(bias: Tensor, generator: torch.Generator | None = None, units: int | None = None) -> Tensor:
+    r"""Uniform gate initialisation (Gu et al., 2020): :math:`b = \sigma^{-1}(u)`, u ~ U[1/d, 1 - 1/d].
+
+    d is ``units``, the hidden size, however many entries ``bias`` has; by default their number.
+    """
+    edge = 1 / max(bias.numel() if units is None else units, 2)
     return bias.copy_(_wide(bias).uniform_(edge, 1 - edge, generator=generator).logit_())
 
 

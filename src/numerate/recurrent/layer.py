@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from numerate.checks import positive
+from numerate.checks import one_of, positive
 from numerate.recurrent.cell import Cell, Parts, State
 from numerate.recurrent.gates import timescale
 from numerate.recurrent.unroll import Observer, unroll
@@ -84,9 +84,20 @@ class Recurrent(nn.Module):
 
     ``state``, in and out, is always a tuple with one tensor (layers * directions, B, ...) for each entry of the cell's
     state: (h, c) for an LSTM, (h,) for a GRU. x may be (T, I), with a state without B; (B, T, I) with ``batch_first``;
-    or a PackedSequence, and then the output is one too. ``dropout`` acts between layers. ``zoneout`` keeps entries of
-    the state with this rate, one for each entry or one for all. ``weight_dropout`` drops recurrent weights, one mask
-    per call (DropConnect). Parameters have torch's names: ``weight_ih_l0``, ``weight_hh_l1_reverse``.
+    or a PackedSequence, and then the output is one too. Parameters have torch's names: ``weight_ih_l0``,
+    ``weight_hh_l1_reverse``.
+
+    Args:
+        cell: What computes one step.
+        num_layers: Layers, each on the outputs of the one below.
+        batch_first: Whether x and the output are (B, T, ...).
+        bidirectional: Whether each layer also walks from the last step to the first; outputs are concatenated.
+        dropout: Rate at which the inputs of all layers but the first are dropped in training.
+        zoneout: Rate at which entries of the state stay as they were, one for each entry of the state or one for all.
+        weight_dropout: Rate at which recurrent weights are dropped in training, one mask per call (DropConnect).
+        weight_dropout_rescales: When weights are rescaled for it: in ``training``, by 1 / (1 - rate), or in
+            ``evaluation``, by 1 - rate, as the code of ON-LSTM does.
+        device, dtype: Of the parameters.
     """
 
     def __init__(
@@ -99,6 +110,7 @@ class Recurrent(nn.Module):
         dropout: float = 0.0,
         zoneout: float | Sequence[float] = 0.0,
         weight_dropout: float = 0.0,
+        weight_dropout_rescales: Literal["training", "evaluation"] = "training",
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -109,9 +121,13 @@ class Recurrent(nn.Module):
         if self.dropout and self.num_layers == 1:
             warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.weight_dropout = rate("weight_dropout", weight_dropout)
+        one_of("weight_dropout_rescales", weight_dropout_rescales, ("training", "evaluation"))
+        self.weight_dropout_rescales = weight_dropout_rescales
         self.directions = ("", "_reverse") if bidirectional else ("",)
-        above = cell.output_size * len(self.directions)
-        self.cells = (cell, *[cell.with_input_size(above)] * (self.num_layers - 1))
+        cells = [cell]
+        for _ in range(self.num_layers - 1):
+            cells.append(cell.with_input_size(cells[-1].output_size * len(self.directions)))
+        self.cells = tuple(cells)
         entries = len(cell.state_shapes)
         several = isinstance(zoneout, Iterable) and not isinstance(zoneout, str)
         rates: Any = zoneout if several else [zoneout] * entries
@@ -146,8 +162,8 @@ class Recurrent(nn.Module):
 
     @property
     def output_size(self) -> int:
-        """Features of the output: those of the cell, twice that with two directions."""
-        return self.cell.output_size * len(self.directions)
+        """Features of the output: those of the last layer's cell, twice that with two directions."""
+        return self.cells[-1].output_size * len(self.directions)
 
     def parts(self, layer: int = 0, reverse: bool = False) -> Parts:
         """The parameters of one layer and direction, by the names the cell gave them."""
@@ -227,9 +243,13 @@ class Recurrent(nn.Module):
         return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), state
 
     def _dropped(self, p: Parts) -> Parts:
-        if not self.weight_dropout or not self.training:
+        """The parameters with recurrent weights dropped, or as they are on average."""
+        if not self.weight_dropout:
             return p
-        return {**p, "weight_hh": F.dropout(p["weight_hh"], self.weight_dropout)}
+        weight, kept = p["weight_hh"], 1 - self.weight_dropout
+        if self.weight_dropout_rescales == "training":
+            return {**p, "weight_hh": F.dropout(weight, self.weight_dropout)} if self.training else p
+        return {**p, "weight_hh": F.dropout(weight, self.weight_dropout, self.training) * kept}
 
     def _check_input(self, x: Tensor, packed: bool) -> None:
         name, size = type(self).__name__, self.input_size
@@ -271,7 +291,7 @@ class CellLayer(Recurrent):
 
     cell_type: ClassVar[type[Cell]]
     preset: ClassVar[Mapping[str, Any]] = {}
-    """Options of the cell that this layer sets unless told otherwise."""
+    """Keywords, of the cell or of Recurrent, that this layer sets unless told otherwise."""
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any) -> None:
         names, known = {field.name for field in fields(self.cell_type)}, inspect.signature(type(self)).parameters
@@ -281,7 +301,8 @@ class CellLayer(Recurrent):
             if name == "proj_size":
                 hint = ": there is no projection of the hidden state"
             raise TypeError(f"{type(self).__name__} has no keyword {name!r}{hint}")
-        own = dict(self.preset) | {name: options.pop(name) for name in list(options) if name in names}
+        options = dict(self.preset) | options
+        own = {name: options.pop(name) for name in list(options) if name in names}
         super().__init__(self.cell_type(input_size, hidden_size, **own), num_layers, **options)
 
     def __init_subclass__(cls) -> None:

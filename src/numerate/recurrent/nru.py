@@ -81,29 +81,45 @@ def _outer(scale: Tensor, p: Tensor, q: Tensor) -> Tensor:
 class NRUCell(Cell):
     r"""A ReLU network beside a memory that is only added to; state (h, m).
 
-    :math:`h' = \mathrm{relu}(W_h h + W_i x + W_c m + b)`; from (h', m) come k strengths α, β and directions v, w in
-    R^M, and :math:`m' = m + \frac1k (\sum_i \alpha_i v_i - \sum_i \beta_i w_i)`, each direction divided by its 5-norm.
-    Directions are cut out of an outer product: one p and one q in R^√(kM) for all heads of a kind.
-
-    Defaults are the released code. The printed equations: ``head_reduce="sum"`` (no 1/k), ``head_inputs="xhm"`` (the
-    heads see x too), ``shared_q=False`` (p and q in R^√M for each head). ``relu_heads`` rectifies strengths and
-    directions; ``layer_norm`` normalises the pre-activation of h; ``norm_order``, from 1 to 8, is that of the norm.
-    ``factored``: never make the directions themselves; by default wherever it is exact, that is if √(kM) is a multiple
-    of k or q is not shared. Below single precision, directions and norms are computed in it.
+    :math:`h' = \mathrm{relu}(W_h h + W_i x + W_c m + b)`; from (h', m) come strengths α, β and directions v, w in
+    R^M, and :math:`m' = m + \frac1k \sum_i^k \alpha_i v_i - \frac1l \sum_i^l \beta_i w_i`, each direction divided by
+    its 5-norm. Directions are cut out of an outer product: one p and one q in R^√(kM) for all heads of a kind.
+    All maps start at U(±1/√fan_in), weights and biases. ``weight_heads`` has rows α, β, p (write, erase), q (write,
+    erase), or α, β, v, w.
 
     A direction is 0, and so are its gradients, where the sum of fifth powers in its norm overflows the number type in
     which it is computed: 3.4e38 in single precision and below, so that a norm stays under 5.1e7, and 1.8e308 in double.
     That is what the released code does, in single precision, and it is part of the unit: at the start of a long
     sequence the recurrence may explode, and only overflow stops it (psMNIST: the memory stays at 1e5 in single
-    precision and passes 1e11 in double, where the limit is never met). All forms and loops share the rule.
+    precision and passes 1e11 in double, where the limit is never met). All forms and loops share the rule. Below single
+    precision, directions and norms are computed in it.
 
-    All maps start at U(±1/√fan_in), weights and biases. ``weight_heads`` has rows α, β, p (write, erase), q (both).
+    Defaults are the released code; the printed equations are ``head_reduce="sum"``, ``head_inputs="xhm"`` and
+    ``directions="linear"`` (eq. 13-14) or ``shared_q=False`` (eq. 15-17).
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        memory_size: M.
+        heads: k, heads that write.
+        erase_heads: l, heads that erase; by default as many.
+        head_reduce: ``"mean"`` over the heads of a kind, or their ``"sum"``, without 1/k and 1/l.
+        head_inputs: What the heads see: ``"hm"``, or x too, ``"xhm"``.
+        directions: ``"outer"``: from p and q. ``"linear"``: v and w themselves are linear in the heads' inputs.
+        shared_q: Whether the heads of a kind share p and q, from which their directions are cut; else each head has
+            p and q in R^√M.
+        relu_heads: Rectify strengths and directions.
+        layer_norm: Normalise the pre-activation of h.
+        norm_order: Order of the norm, from 1 to 8.
+        factored: Never make the directions themselves. By default wherever it is exact, that is if √(kM) is a multiple
+            of k, and for l likewise, or q is not shared.
     """
 
     memory_size: int = 64
     heads: int = 4
+    erase_heads: int | None = None
     head_reduce: Literal["mean", "sum"] = "mean"
     head_inputs: Literal["hm", "xhm"] = "hm"
+    directions: Literal["outer", "linear"] = "outer"
     shared_q: bool = True
     relu_heads: bool = False
     layer_norm: bool = False
@@ -112,29 +128,66 @@ class NRUCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_sizes("memory_size", "heads")
-        memory, heads, order = self.memory_size, self.heads, self.norm_order
-        if number("norm_order", order, 1) > HIGHEST_ORDER:
-            raise ValueError(f"norm_order must be at most {HIGHEST_ORDER}, got {order!r}")
-        object.__setattr__(self, "norm_order", float(order))
+        self.check_sizes("memory_size", "heads", *(("erase_heads",) if self.erase_heads is not None else ()))
+        if number("norm_order", self.norm_order, 1) > HIGHEST_ORDER:
+            raise ValueError(f"norm_order must be at most {HIGHEST_ORDER}, got {self.norm_order!r}")
+        object.__setattr__(self, "norm_order", float(self.norm_order))
         one_of("head_reduce", self.head_reduce, ("mean", "sum"))
         one_of("head_inputs", self.head_inputs, ("hm", "xhm"))
-        cells = memory * heads if self.shared_q else memory
-        if isqrt(cells) ** 2 != cells:
-            what = f"heads * memory_size = {heads} * {memory}" if self.shared_q else f"memory_size = {memory}"
-            raise ValueError(f"NRU cuts its directions out of a square outer product: {what} must be a perfect square")
-        if self.factored and not self.can_factor:
-            raise ValueError(f"the factored form needs heads={heads} to divide √(heads * memory_size) = {isqrt(cells)}")
+        one_of("directions", self.directions, ("outer", "linear"))
+        if self.directions == "linear":
+            for name, value, default in (("shared_q", self.shared_q, True), ("factored", bool(self.factored), False)):
+                if value != default:
+                    raise ValueError(f"directions='linear' are no outer products: leave out {name}={value!r}")
+        else:
+            self._check_outer_products()
+
+    def _check_outer_products(self) -> None:
+        """Raise ValueError unless the directions of each kind can be cut out of a square."""
+        memory = self.memory_size
+        for name, heads in zip(("heads", "erase_heads"), self.head_counts):
+            cells = memory * heads if self.shared_q else memory
+            if isqrt(cells) ** 2 != cells:
+                what = f"{name} * memory_size = {heads} * {memory}" if self.shared_q else f"memory_size = {memory}"
+                raise ValueError(
+                    f"NRU cuts its directions out of a square outer product: {what} must be a perfect square"
+                )
+            if self.factored and not self.can_factor:
+                raise ValueError(
+                    f"the factored form needs {name}={heads} to divide √({name} * memory_size) = {isqrt(cells)}"
+                )
+
+    @property
+    def head_counts(self) -> tuple[int, int]:
+        """Heads that write and heads that erase."""
+        return self.heads, self.heads if self.erase_heads is None else self.erase_heads
 
     @property
     def can_factor(self) -> bool:
         """Whether no head's direction crosses a row of the outer product."""
-        return not self.shared_q or isqrt(self.heads * self.memory_size) % self.heads == 0
+        if self.directions == "linear":
+            return False
+        return not self.shared_q or all(isqrt(heads * self.memory_size) % heads == 0 for heads in self.head_counts)
+
+    @property
+    def factor_sizes(self) -> tuple[int, int]:
+        """Numbers in all p of each kind (write, erase), and as many in all q."""
+        if self.shared_q:
+            return isqrt(self.heads * self.memory_size), isqrt(self.head_counts[1] * self.memory_size)
+        return self.heads * isqrt(self.memory_size), self.head_counts[1] * isqrt(self.memory_size)
 
     @property
     def factor_size(self) -> int:
-        """Numbers in all p of one kind (write or erase), and as many in all q."""
-        return isqrt(self.heads * self.memory_size) if self.shared_q else self.heads * isqrt(self.memory_size)
+        """Numbers in all p of the heads that write."""
+        return self.factor_sizes[0]
+
+    @property
+    def head_blocks(self) -> tuple[int, ...]:
+        """Widths of the heads' numbers, each for writing and erasing: strengths, p and q, or strengths and v."""
+        write, erase = self.head_counts
+        if self.directions == "linear":
+            return write, erase, write * self.memory_size, erase * self.memory_size
+        return (write, erase, *self.factor_sizes, *self.factor_sizes)
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -142,7 +195,7 @@ class NRUCell(Cell):
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
         size, both = self.hidden_size, self.hidden_size + self.memory_size
-        rows = 2 * self.heads + 4 * self.factor_size
+        rows = sum(self.head_blocks)
         shapes: dict[str, tuple[int, ...]] = {
             "weight_ih": (size, self.input_size),
             "weight_hh": (size, both),
@@ -188,11 +241,11 @@ class NRUCell(Cell):
 
     def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
         rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
-        if not rank_one or self.norm_order != 5 or self.layer_norm:
+        alike = self.head_counts == (self.heads, self.heads)
+        if not rank_one or not alike or self.norm_order != 5 or self.layer_norm:
             return None
         scale = 1 / self.heads if self.head_reduce == "mean" else 1.0
-        rows = 2 * self.heads + 4 * self.factor_size
-        columns = self.hidden_size + (rows if self.head_inputs == "xhm" else 0)
+        columns = self.hidden_size + (sum(self.head_blocks) if self.head_inputs == "xhm" else 0)
         sizes = (self.hidden_size, columns, self.memory_size, self.heads)
         if device.type == "cuda":
             return CudaNRULoop(*sizes, scale, dtype, device)
@@ -206,29 +259,41 @@ class NRUCell(Cell):
         return {**p, "weight_hh": weight, "weight_heads": extras[0], "bias_heads": extras[1]}
 
     def change(self, heads: Tensor) -> Tensor:
-        """m' - m from the heads' numbers; (B, 2 k + 4 r) -> (B, M)."""
+        """m' - m from the heads' numbers; (B, sum of ``head_blocks``) -> (B, M)."""
         if torch.is_autocast_enabled(heads.device.type):
             with torch.autocast(heads.device.type, enabled=False):
                 return self.change(heads)
-        k, r = self.heads, self.factor_size
         wide = heads.to(torch.promote_types(heads.dtype, torch.float32))  # fifth powers vanish in half precision
-        strengths, p, q = wide.split((2 * k, 2 * r, 2 * r), -1)
-        strength = strengths.unflatten(-1, (2, k))
-        p, q = p.unflatten(-1, (2, r)), q.unflatten(-1, (2, r))
-        if self.factored is False or not self.can_factor:
-            update = head_update(strength, self.directions(p, q), self.norm_order, self.relu_heads)
+        write, erase = self.head_counts
+        if write == erase:  # both kinds in one tensor
+            blocks = [2 * width for width in self.head_blocks[::2]]
+            both = self.update(write, *(part.unflatten(-1, (2, -1)) for part in wide.split(blocks, -1)))
+            added, erased = both.unbind(-2)
         else:
-            p, q = p.unflatten(-1, (k, r // k)), q.unflatten(-1, (1, r) if self.shared_q else (k, r // k))
-            update = factored_update(strength, p, q, self.norm_order, self.relu_heads)
-        write, erase = update.to(heads.dtype).unbind(-2)
-        return (write - erase) / k if self.head_reduce == "mean" else write - erase
+            parts = wide.split(self.head_blocks, -1)
+            added, erased = self.update(write, *parts[::2]), self.update(erase, *parts[1::2])
+        added, erased = added.to(heads.dtype), erased.to(heads.dtype)
+        if self.head_reduce == "sum":
+            return added - erased
+        return (added - erased) / write if write == erase else added / write - erased / erase
 
-    def directions(self, p: Tensor, q: Tensor) -> Tensor:
-        """All directions before rectification and normalisation; (..., r), (..., r) -> (..., k, M)."""
+    def update(self, heads: int, strength: Tensor, *numbers: Tensor) -> Tensor:
+        """Sum over the heads of one kind; (..., heads), then p and q, (..., r) each, or v -> (..., M)."""
+        if self.directions == "linear":
+            (v,) = numbers
+            return head_update(strength, v.unflatten(-1, (heads, -1)), self.norm_order, self.relu_heads)
+        p, q = numbers
+        if self.factored is False or not self.can_factor:
+            return head_update(strength, self.outer_directions(heads, p, q), self.norm_order, self.relu_heads)
+        p, q = p.unflatten(-1, (heads, -1)), q.unflatten(-1, (1 if self.shared_q else heads, -1))
+        return factored_update(strength, p, q, self.norm_order, self.relu_heads)
+
+    def outer_directions(self, heads: int, p: Tensor, q: Tensor) -> Tensor:
+        """All directions before rectification and normalisation; (..., r), (..., r) -> (..., heads, M)."""
         if not self.shared_q:
-            p, q = p.unflatten(-1, (self.heads, -1)), q.unflatten(-1, (self.heads, -1))
-        outer = p.unsqueeze(-1) * q.unsqueeze(-2)
-        return outer.flatten(-2).unflatten(-1, (self.heads, -1)) if self.shared_q else outer.flatten(-2)
+            p, q = p.unflatten(-1, (heads, -1)), q.unflatten(-1, (heads, -1))
+        outer = (p.unsqueeze(-1) * q.unsqueeze(-2)).flatten(-2)
+        return outer.unflatten(-1, (heads, -1)) if self.shared_q else outer
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         return {"memory": new[1], "change": new[1] - state[1]}

@@ -31,5 +31,16 @@ ORGRU = with_gate(GRU, "OR")
 UMGRU = with_gate(GRU, "UM")
 URGRU = with_gate(GRU, "UR")
 
-ONLSTM = OMLSTM
-"""ON-LSTM (Shen et al., 2019) is the LSTM with gate OM-; its DropConnect is ``weight_dropout``."""
+
+class ONLSTM(LSTM):
+    """ON-LSTM (Shen et al., 2019) as its code has it: gate OM-, two biases, the start of ``nn.Linear``.
+
+    Its DropConnect, ``weight_dropout``, rescales weights in evaluation. See :class:`LSTMCell` for its keywords.
+    """
+
+    preset = {
+        "gate": "OM",
+        "recurrent_bias": True,
+        "start": "linear",
+        "weight_dropout_rescales": "evaluation",
+    }

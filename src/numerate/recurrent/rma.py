@@ -53,8 +53,8 @@ class RMACell(Cell):
     R = ``heads``, N = ``rows``, K = ``top_k`` (None: all rows). ``depth`` layers of the controller, each on z and the
     layer below; its gates by ``gate``, ``timescale``, ``downsize`` as in the LSTM. ``activation`` between the layers of
     the MLP, none after the last. The paper's hidden_size is 256. The maps start at ``weight_init`` (truncated normal of
-    deviation 1/√fan_in), biases at 0, those of the controller's forget gates as in the LSTM. Under each root of the
-    cosine is ε = 1e-6, as in the DNC; the released code keeps what is there above 1e-12.
+    deviation 1/√fan_in), biases at 0, those of the controller's forget gates as in the LSTM. The cosine has the
+    two ε = 1e-6 of the DNC; the released code instead keeps what is under its roots above 1e-12.
     """
 
     encoder: Sequence[int] = (400, 200)

@@ -136,7 +136,7 @@ class RMCCell(Cell):
         if mechanism.has_partner:
             bias["partner"].fill_(self.input_bias)
         if mechanism.bias:
-            mechanism.reset_bias_(p["gate_bias"], self.timescale, generator)
+            mechanism.reset_bias_(p["gate_bias"], self.timescale, self.hidden_size, generator)
         elif self.timescale is not None:
             init.chrono_(forget, self.timescale, generator=generator)
             if mechanism.has_partner and not mechanism.refined:

@@ -18,6 +18,21 @@ def levels(size: int) -> int:
     return size.bit_length() - 1
 
 
+def check(size: int, capacity: int | None) -> None:
+    """Raise ValueError if ``size`` units cannot be rotated FFT style or, with ``capacity``, tunable style."""
+    if capacity is None:
+        levels(size)
+    elif size < 2:
+        raise ValueError(f"rotations need a hidden_size of at least 2, got {size}")
+
+
+def angle_shapes(name: str, size: int, capacity: int | None) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the angles: one tensor in FFT style, those of even and odd levels in tunable style."""
+    if capacity is None:
+        return {name: (levels(size), size // 2)}
+    return dict(zip((name, f"{name}_odd"), neighbours(size, capacity)))
+
+
 def rotate(h: Tensor, angle: Tensor) -> Tensor:
     r"""Rotate pairs of units, level by level: strides d/2, d/4, ..., 1; h: (..., d), angle: (log2 d, d/2) -> (..., d).
 
@@ -99,10 +114,15 @@ def _back(h: Tensor, offset: int, a: Tensor, b: Tensor) -> Tensor:
     return torch.cat((h[..., :offset], pairs, h[..., offset + pairs.shape[-1] :]), -1)
 
 
-def rotation_matrix(angle: Tensor) -> Tensor:
-    """The (d, d) matrix F of :func:`rotate`: ``rotate(h, angle) = h @ F.T``."""
-    size = 2 * angle.shape[-1]
-    return rotate(torch.eye(size, dtype=angle.dtype, device=angle.device), angle).mT
+def rotate_either(h: Tensor, angle: Tensor, odd: Tensor | None = None) -> Tensor:
+    """FFT style, or tunable style where there are angles of ``odd`` levels; h: (..., d)."""
+    return rotate(h, angle) if odd is None else rotate_neighbours(h, angle, odd)
+
+
+def rotation_matrix(angle: Tensor, odd: Tensor | None = None, size: int | None = None) -> Tensor:
+    """The (d, d) matrix F: ``rotate_either(h, angle, odd) = h @ F.T``; an odd d is given as ``size``."""
+    units = 2 * angle.shape[-1] if size is None else size
+    return rotate_either(torch.eye(units, dtype=angle.dtype, device=angle.device), angle, odd).mT
 
 
 def reset_angle_(angle: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -116,8 +136,14 @@ def mod_relu(v: Tensor, bias: Tensor, eps: float = 0.0) -> Tensor:
 
 
 def mod_relu_complex(re: Tensor, im: Tensor, bias: Tensor, eps: float = 0.0) -> tuple[Tensor, Tensor]:
-    r"""Complex modReLU: :math:`v\, \mathrm{relu}(|v| + \varepsilon + b) / |v|`, 0 at v = 0."""
+    r"""Complex modReLU: :math:`v\, \mathrm{relu}(|v| + \varepsilon + b) / (|v| + \varepsilon)`, 0 at v = 0.
+
+    With b = 0 it is the identity, whatever ε; that of the real form is not, which is how the authors' code has them.
+    """
     square = re * re + im * im
-    size = torch.where(square > 0, square, 1).sqrt()
-    scale = torch.where(square > 0, (size + eps + bias).relu() / size, 0)
+    present = square > 0
+    size = torch.where(present, torch.where(present, square, 1).sqrt(), 0 if eps else 1) + eps
+    scale = (size + bias).relu() / size
+    if not eps:
+        scale = torch.where(present, scale, 0)
     return scale * re, scale * im

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.checks import one_of, positive
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
+
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
 
 def moving_averages(means: Tensor, value: Tensor, scales: Tensor) -> Tensor:
@@ -23,19 +26,38 @@ class StatisticalRUCell(Cell):
     r"""Exponential moving averages of recurrent statistics at several scales; state (m,), the output is o.
 
     :math:`r = f(W_r m + b_r)`, :math:`\phi = f(W_\phi [x; r] + b_\phi)`, :math:`m'_a = a m_a + (1 - a) \phi` for each
-    scale a, :math:`o = f(W_o m' + b_o)`, f = ReLU. Sizes: o hidden_size, φ ``statistics_size``, r ``summary_size``.
-    Weights U(-0.1, 0.1), biases 0; with ``learn_scales`` the scales are trained through their logits.
+    scale a, :math:`o = f(W_o m' + b_o)`. Weights start at U(-0.1, 0.1), biases at 0.
+
+    Args:
+        input_size: Features of x.
+        hidden_size: Features of o.
+        statistics_size: Features of φ.
+        summary_size: Features of r. With 0 there is no r, and φ depends on the input alone.
+        scales: The scales a, in [0, 1).
+        learn_scales: Train the scales, through their logits.
+        activation: f.
+        linear_output: No f around o.
+        output_sees_input: o has a further map of x.
+        append_input: The output is [o; x].
+        bias: Whether the maps have biases.
     """
 
     statistics_size: int = 256
     summary_size: int = 64
     scales: Sequence[float] = (0.0, 0.25, 0.5, 0.9, 0.99)
     learn_scales: bool = False
+    activation: Literal["relu", "tanh", "sigmoid"] = "relu"
+    linear_output: bool = False
+    output_sees_input: bool = False
+    append_input: bool = False
     bias: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_sizes("statistics_size", "summary_size")
+        self.check_sizes("statistics_size")
+        if self.summary_size != 0:
+            object.__setattr__(self, "summary_size", positive("summary_size", self.summary_size))
+        one_of("activation", self.activation, tuple(ACTIVATIONS))
         object.__setattr__(self, "scales", tuple(self.scales))  # so that the cell can be hashed
         if not self.scales or not all(0 <= a < 1 for a in self.scales):
             raise ValueError(f"scales must be numbers in [0, 1), got {self.scales!r}")
@@ -45,23 +67,25 @@ class StatisticalRUCell(Cell):
         return False
 
     @property
+    def output_size(self) -> int:
+        return self.hidden_size + (self.input_size if self.append_input else 0)
+
+    @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
         return ((len(self.scales) * self.statistics_size,),)
 
     def parts(self, device: Any = None, dtype: Any = None) -> dict[str, nn.Parameter | nn.Module]:
         (means,) = self.state_shapes[0]
-        shapes: dict[str, tuple[int, ...]] = {
-            "weight_ih": (self.statistics_size, self.input_size),
-            "weight_rh": (self.statistics_size, self.summary_size),
-            "weight_r": (self.summary_size, means),
-            "weight_o": (self.hidden_size, means),
-        }
+        statistics, summary, size = self.statistics_size, self.summary_size, self.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (statistics, self.input_size)}
+        if summary:
+            shapes |= {"weight_rh": (statistics, summary), "weight_r": (summary, means)}
+        shapes["weight_o"] = (size, means)
+        if self.output_sees_input:
+            shapes["weight_ox"] = (size, self.input_size)
         if self.bias:
-            shapes |= {
-                "bias_ih": (self.statistics_size,),
-                "bias_r": (self.summary_size,),
-                "bias_o": (self.hidden_size,),
-            }
+            biases = {"bias_ih": (statistics,), "bias_r": (summary,), "bias_o": (size,)}
+            shapes |= {name: shape for name, shape in biases.items() if shape != (0,)}
         if self.learn_scales:
             shapes["scale_logit"] = (len(self.scales),)
         return empty_parameters(shapes, device, dtype)
@@ -82,15 +106,30 @@ class StatisticalRUCell(Cell):
         return {**p, "scales": scales}
 
     def project(self, x: Tensor, p: Parts) -> Tensor:
-        return linear(x, p["weight_ih"], p.get("bias_ih"))
+        """The maps of x for φ and for o, where it has one, and x itself, where it is appended."""
+        parts = [linear(x, p["weight_ih"], p.get("bias_ih"))]
+        if self.output_sees_input:
+            parts.append(F.linear(x, p["weight_ox"]))
+        if self.append_input:
+            parts.append(x)
+        return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         (means,) = state
-        summary = F.linear(means, p["weight_r"], p.get("bias_r")).relu()
-        statistics = (gx + F.linear(summary, p["weight_rh"])).relu()
+        activation = ACTIVATIONS[self.activation]
+        widths = self.statistics_size, self.hidden_size * self.output_sees_input, self.input_size * self.append_input
+        statistics, to_output, x = gx.split(widths, -1)
+        if self.summary_size:
+            summary = activation(F.linear(means, p["weight_r"], p.get("bias_r")))
+            statistics = statistics + F.linear(summary, p["weight_rh"])
         by_scale = means.unflatten(-1, (len(self.scales), self.statistics_size))
-        means = moving_averages(by_scale, statistics, p["scales"]).flatten(-2)
-        return F.linear(means, p["weight_o"], p.get("bias_o")).relu(), (means,)
+        means = moving_averages(by_scale, activation(statistics), p["scales"]).flatten(-2)
+        output = F.linear(means, p["weight_o"], p.get("bias_o"))
+        if self.output_sees_input:
+            output = output + to_output
+        if not self.linear_output:
+            output = activation(output)
+        return (torch.cat((output, x), -1) if self.append_input else output), (means,)
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         return {"memory": new[0]}
