@@ -33,14 +33,17 @@ docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 
+# An installation that was interrupted (no pip yet, or .unfinished still there) starts afresh.
 $(VENV)/.ok: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test ! -e $(VENV)/.unfinished && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@touch $(VENV)/.unfinished
 	$(INSTALL) -e '.[bench]'
-	touch $@
+	@rm $(VENV)/.unfinished && touch $@
 
-$(VENV)/.dev: $(VENV)/.ok
+$(VENV)/.dev: $(VENV)/.ok requirements-dev.txt
+	@mv $(VENV)/.ok $(VENV)/.unfinished
 	$(INSTALL) -r requirements-dev.txt
-	touch $@
+	@mv $(VENV)/.unfinished $(VENV)/.ok && touch $@
 
 clean:
 	rm -rf $(VENV) docs/_build .pytest_cache .ruff_cache

@@ -122,6 +122,14 @@ class Cache:
                 _remove(entry.path)
                 size -= entry.size
 
+    def summary(self) -> str:
+        """How much there is, in words."""
+        entries, left = self.entries(), len(self.leftovers(age=0))
+        size, limit = sum(entry.size for entry in entries) / 1e6, size_limit() / 1e6
+        unfinished = f", {left} unfinished" if left else ""
+        count = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+        return f"{count}{unfinished}, {size:.1f} MB of at most {limit:g} (NUMERATE_CACHE_SIZE)"
+
     def clear(self) -> int:
         """Remove all entries and leftovers; the number of bytes that were freed."""
         found = [*self.entries(), *filter(None, map(_measured, self.leftovers(age=0)))]
