@@ -12,12 +12,16 @@ else
 INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test torture lint docs clean
 demo: $(VENV)/.ok
 	$(BIN)/numerate demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# Nightly: kills, damage, fuzz and hostile files at full size, with their counts.
+torture: $(VENV)/.dev
+	$(BIN)/python tests/torture --size full
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -29,14 +33,17 @@ docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 
+# An installation that was interrupted (no pip yet, or .unfinished still there) starts afresh.
 $(VENV)/.ok: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test ! -e $(VENV)/.unfinished && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@touch $(VENV)/.unfinished
 	$(INSTALL) -e '.[bench]'
-	touch $@
+	@rm $(VENV)/.unfinished && touch $@
 
-$(VENV)/.dev: $(VENV)/.ok
+$(VENV)/.dev: $(VENV)/.ok requirements-dev.txt
+	@mv $(VENV)/.ok $(VENV)/.unfinished
 	$(INSTALL) -r requirements-dev.txt
-	touch $@
+	@mv $(VENV)/.unfinished $(VENV)/.ok && touch $@
 
 clean:
 	rm -rf $(VENV) docs/_build .pytest_cache .ruff_cache

@@ -211,6 +211,22 @@ def test_version_and_help_do_not_load_torch():
     assert out.stdout.strip().endswith("False")
 
 
+def test_the_cache_is_shown_and_cleared_without_torch(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path))
+    entry, left = tmp_path / ("a" * 32), tmp_path / "build-left"
+    for folder in (entry, left):
+        folder.mkdir()
+        (folder / "loop.so").write_bytes(bytes(1_500_000))
+    code = "import sys; from numerate.cli import app; app(standalone_mode=False); print('torch' in sys.modules)"
+    shown, cleared = (
+        subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stdout
+        for words in (["cache"], ["cache", "--clear"])
+    )
+    assert shown == f"{tmp_path}: 1 entry, 1 unfinished, 1.5 MB of at most 1000 (NUMERATE_CACHE_SIZE)\nFalse\n"
+    assert cleared == f"{tmp_path}: 3.0 MB removed\nFalse\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_lists_name_units_tasks_and_experiments(numerate):
     units = numerate("list", "units").stdout
     names = [line.split()[0] for line in units.splitlines()[1:] if line[0] != " "]

@@ -278,6 +278,20 @@ def rows_import(
         typer.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
 
 
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; it is compiled anew.")] = False,
+) -> None:
+    """Show where compiled loops are kept and how much space they take, or clear that folder."""
+    from numerate.loops.toolchain import cache_folder
+
+    folder = cache_folder.current()
+    if clear:
+        typer.echo(f"{folder.folder}: {folder.clear() / 1e6:.1f} MB removed")
+    else:
+        typer.echo(f"{folder.folder}: {folder.summary()}")
+
+
 def _options(size: str, seeds: int | None, units: str | None, ranges: str | None) -> Any:
     from numerate.experiments import Options
     from numerate.published import parse_range

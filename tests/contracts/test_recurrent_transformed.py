@@ -1,6 +1,5 @@
 """What torch's transformations make of every recurrent layer: stacks, traces, compiled and exported forms."""
 
-import shutil
 import subprocess
 import sys
 import warnings
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from default_compiler import needs_default_compiler
 from recurrent_cases import LAYERS, B, H, I, cases, equal, make, random_state, sequence
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
@@ -92,7 +92,7 @@ def test_compiles_without_a_graph_break():
     sum(output.sum() for output in outputs).backward()
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch's own compiler needs one for C++")
+@needs_default_compiler
 def test_compiles_to_native_code():
     every, x = Every(("URLSTM", "GRU", "JANET")), sequence(2, B, I, dtype=torch.float32)
     torch._dynamo.reset()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from default_compiler import needs_default_compiler
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -138,6 +139,7 @@ def test_onnx_runtime_agrees(name, onnx_outputs):
     )
 
 
+@needs_default_compiler
 def test_inductor_agrees():
     """The default compiler, which is slow, on two units."""
     x, units = safe(5, I, dtype=torch.float32), Several("NMU", "NALU").eval()

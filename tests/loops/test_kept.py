@@ -1,13 +1,19 @@
 """What was emitted for a step with a name is kept; a step without one is traced anew."""
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
+import grimp
 import pytest
 import torch
 
+from numerate.experiments.models import two_layers
 from numerate.loops.cpp import loop as cpp
-from numerate.loops.toolchain import source_cache
+from numerate.loops.toolchain import cache_folder, source_cache
 from numerate.tasks import SingleModule
 from numerate.train import Training, stack
 from numerate.units import MLP, NMU
@@ -45,25 +51,109 @@ def test_the_second_loop_of_a_name_is_not_traced_and_gives_the_same_source(monke
             cpp.Cpp(other)
 
 
-def test_a_changed_package_or_torch_is_another_name(monkeypatch):
+def test_another_name_purpose_or_torch_is_made_anew(monkeypatch):
     assert source_cache.kept("a", "b", lambda: {"value": 1}) == {"value": 1}
     assert source_cache.kept("a", "b", lambda: {"value": 2}) == {"value": 1}
     assert source_cache.kept("a", "c", lambda: {"value": 3}) == {"value": 3}
     monkeypatch.setattr(torch, "__version__", "0.0")
+    assert source_cache.kept("a", "b", lambda: {"value": 4}) == {"value": 4}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package's files that a test may change."""
+    copy = tmp_path / "numerate"
+    shutil.copytree(source_cache.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(source_cache, "PACKAGE", copy)
+    yield copy
     source_cache._version.cache_clear()
-    try:
-        assert source_cache.kept("a", "b", lambda: {"value": 4}) == {"value": 4}
-    finally:
-        source_cache._version.cache_clear()
+    source_cache._imports.cache_clear()
+
+
+def version(training):
+    source_cache._version.cache_clear()
+    source_cache._imports.cache_clear()
+    return source_cache._version(tuple(sorted(source_cache._MODULE.findall(stack.make_step(training)[0].name))))
+
+
+RELATED = [
+    *("units/nmu.py", "units/base.py", "tasks/single_module.py", "tasks/task.py", "streams.py", "train/stack.py"),
+    *("train/specification.py", "loops/step.py", "loops/cpp/emitter.py", "loops/cuda/emitter.py", "units/__init__.py"),
+    *("loops/toolchain/prelude.hpp", "loops/cuda/prelude.cuh", "loops/passes/cases.py"),
+]
+UNRELATED = [
+    *("report/html.py", "report/__init__.py", "results/store.py", "stats/intervals.py", "cli.py", "train/trainer.py"),
+    *("experiments/zoo.py", "experiments/nalu2018/recurrent.py", "published/lookup.py", "tasks/sir.py"),
+]
+
+
+def test_code_that_makes_the_step_changes_the_version_and_no_other_does(package):
+    training = Training(NMU, SingleModule("mul"), (0,))
+    seen = {version(training)}
+    for file in RELATED:
+        (package / file).write_text((package / file).read_text() + "\n# changed\n")
+        assert version(training) not in seen, file
+        seen.add(version(training))
+    last = version(training)
+    for file in UNRELATED:
+        (package / file).write_text((package / file).read_text() + "\n# changed\n")
+        assert version(training) == last, file
+
+
+def test_a_model_of_an_experiment_depends_on_that_experiments_file(package):
+    training = Training(partial(two_layers, first=NMU, second=NMU), SingleModule("mul"), (0,))
+    before = version(training)
+    file = package.joinpath(*two_layers.__module__.split(".")[1:]).with_suffix(".py")
+    file.write_text(file.read_text() + "\n# changed\n")
+    assert version(training) != before
+
+
+def test_every_module_that_is_loaded_to_make_a_step_is_a_dependency_or_unrelated():
+    """Static imports are all imports: nothing that takes part is loaded by another way."""
+    code = """
+import sys
+from numerate.loops.toolchain import source_cache
+from numerate.tasks.single_module import SingleModule
+from numerate.train import stack, specification
+from numerate.units.nmu import NMU
+loaded = {name for name in sys.modules if name.startswith("numerate.")}
+training = specification.Training(NMU, SingleModule("mul"), (0,))
+named = source_cache._MODULE.findall(stack.make_step(training)[0].name)
+entry = {"numerate.train", "numerate.tasks", *source_cache.dependencies(["numerate.train", "numerate.tasks"])}
+print(*sorted(loaded - entry - source_cache.dependencies(named)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in done.stdout.split() if not name.startswith(source_cache.UNRELATED)] == []
+
+
+def test_nothing_that_makes_a_step_imports_what_is_left_out():
+    """But for the key of a run, which no step is made of."""
+    graph = grimp.build_graph("numerate", cache_dir=None)
+    makes = source_cache.dependencies(["numerate.train.stack"])
+    for module in makes:
+        for imported in graph.find_modules_directly_imported_by(module):
+            assert not imported.startswith(source_cache.UNRELATED) or module == "numerate.train.specification"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2"])
 def test_a_damaged_file_is_made_anew(folder, content):
     source_cache.kept("a", "b", lambda: {"value": 1})
-    (path,) = folder.glob("*.json")
+    (path,) = folder.glob("*/emitted.json")
     path.write_text(content)
     assert source_cache.kept("a", "b", lambda: {"value": 2}) == {"value": 2}
     assert source_cache.kept("a", "b", lambda: {"value": 3}) == {"value": 2}
+
+
+def test_a_cache_that_cannot_be_written_costs_a_notice_and_no_more(monkeypatch, caplog):
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    cache_folder.notice.cache_clear()
+    monkeypatch.setattr(cache_folder.Cache, "add", full)
+    for value in (1, 2):
+        assert source_cache.kept("a", "b", lambda value=value: {"value": value}) == {"value": value}
+    (notice,) = caplog.messages
+    assert "No space left on device" in notice
 
 
 def test_only_the_packages_own_code_has_a_name():

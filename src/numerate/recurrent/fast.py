@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from threading import RLock
 from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
+from numerate.locks import ForkSafeLock
 from numerate.loops.timeloops import timeloop
 from numerate.loops.timeloops.timeloop import Loop, Walk
 from numerate.loops.toolchain import native
@@ -32,7 +32,7 @@ SHORTEST = 16
 
 _mode: ContextVar[Mode | None] = ContextVar("numerate_loop", default=None)
 _told: set[str] = set()
-_building = RLock()
+_building = ForkSafeLock()
 
 
 @contextmanager

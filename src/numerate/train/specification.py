@@ -5,19 +5,19 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
-from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from numerate.locks import ForkSafeLock
 from numerate.results import Key, config_hash
 from numerate.streams import Domain, derived_seed
 from numerate.tasks.task import Task
 from numerate.train.identity import describe, only_ours
 
-_GLOBAL_GENERATOR = RLock()  # modules draw from one generator, whichever thread makes them
+_GLOBAL_GENERATOR = ForkSafeLock()  # modules draw from one generator, whichever thread makes them
 
 Factory = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> model: a class, a ``functools.partial`` of one, or any function that can be imported by name."""

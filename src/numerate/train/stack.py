@@ -143,7 +143,7 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         betas=training.optimiser.betas,
         eps=training.optimiser.eps,
         clip=training.optimiser.clip,
-        name=training.computation,
+        name=training.computation and f"{__name__}:make_step {training.computation}",
     )
     return step, model
 

@@ -1,18 +1,13 @@
-"""Compile C++ on this machine, keep the result, call it on several cores; and the random streams as native code."""
+"""Native code in this process: load a compiled source, call it on several cores; the random streams as native code."""
 
 import ctypes
+import gc
 import hashlib
-import importlib.util
-import logging
-import os
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,91 +15,32 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-log = logging.getLogger("numerate")
+from numerate.locks import ForkSafeLock
+from numerate.loops.toolchain import cache_folder, compiler, tracing_memory
+from numerate.loops.toolchain.compiler import CompileError, NoCompiler, available, find_compiler
 
-FLAGS = (
-    "-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-lax-vector-conversions",
-    "-Wno-psabi",
-)  # fmt: skip
-"""No rounding is left to the compiler: products and sums are fused only where the source says so."""
+RECENT = 32
+"""Libraries that stay loaded although nothing uses them."""
 
-
-class NoCompiler(RuntimeError):
-    """This machine has no C++ compiler that can be found."""
-
-
-class CompileError(RuntimeError):
-    """A source could not be compiled, or what was compiled not loaded; the first line says why."""
+_loading = ForkSafeLock()
+_loaded: "weakref.WeakValueDictionary[str, Library]" = weakref.WeakValueDictionary()
+_recent: "OrderedDict[str, Library]" = OrderedDict()
+_collected = RECENT
 
 
-def find_compiler() -> tuple[str, ...]:
-    """Command of a C++ compiler: ``$CXX``, g++, clang++, or the one in the ``ziglang`` package."""
-    chosen = os.environ.get("CXX", "").strip()
-    if chosen:
-        command = tuple(shlex.split(chosen))
-        if shutil.which(command[0]):
-            return command
-        raise NoCompiler(f"CXX is set to {chosen!r}, which is not an executable; unset it or name a C++ compiler")
-    for name in ("g++", "clang++"):
-        if path := shutil.which(name):
-            return (path,)
-    if importlib.util.find_spec("ziglang"):
-        return (sys.executable, "-m", "ziglang", "cc")  # cc: no C++ runtime is needed, and building one takes a minute
-    raise NoCompiler("no C++ compiler found (g++, clang++); install one, or: pip install 'numerate[compiler]'")
+class Library(ctypes.CDLL):
+    """A shared library that is unloaded when nothing refers to it: neither a loop nor a function being called."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        weakref.finalize(self, _unload, self._handle).atexit = False
 
 
-@cache
-def available() -> bool:
-    """Whether there is a compiler that works."""
-    try:
-        _target(find_compiler())
-    except NoCompiler:
-        return False
-    return True
-
-
-@cache
-def _target(command: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Flags for this processor, and a digest of all that the compiler says about itself and the processor."""
-    for flags in (("-march=native",), ("-mcpu=native",), ()):
-        query = [*command, *flags, "-x", "c++", "-E", "-dM", os.devnull]
-        answer = subprocess.run(query, capture_output=True, check=False)
-        if answer.returncode == 0:
-            return flags, hashlib.sha256(answer.stdout).hexdigest()
-    raise NoCompiler(f"{shlex.join(command)} does not work as a C++ compiler: {_complaint(answer.stderr.decode())}")
-
-
-def _complaint(text: str) -> str:
-    """The line of a compiler's messages that says what is wrong."""
-    lines = text.strip().splitlines() or ["it says nothing"]
-    return next((line for line in lines if "error" in line), lines[0]).strip()
-
-
-def cache_folder() -> Path:
-    """Where compiled libraries are kept: ``$NUMERATE_CACHE``, else ``numerate`` in the user's cache folder.
-
-    If nothing can be written there, a folder for the time of this process.
-    """
-    chosen = os.environ.get("NUMERATE_CACHE")
-    return _usable(Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numerate")))
-
-
-@cache
-def _usable(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        text = "nothing can be kept in the cache folder %s (%s): loops are compiled anew; set NUMERATE_CACHE to another"
-        log.warning(text, folder, error.strerror)
-        return Path(_temporary().name)
-
-
-@cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """Removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="numerate-")
+def _unload(handle: int) -> None:
+    if sys.platform == "win32":
+        ctypes.WinDLL("kernel32").FreeLibrary(ctypes.c_void_p(handle))
+    else:
+        ctypes.CDLL(None).dlclose(ctypes.c_void_p(handle))
 
 
 def prelude() -> str:
@@ -112,51 +48,75 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.hpp").read_text()
 
 
-def library(source: str) -> ctypes.CDLL:
+def library(source: str) -> Library:
     """The shared library of a C++ ``source`` that may include ``"prelude.hpp"``; compiled on first use, then cached.
 
-    A file in the cache that cannot be loaded is built once more.
+    Raises NoCompiler or CompileError.
     """
     command = find_compiler()
-    native_flags, identity = _target(command)
+    native_flags, identity = compiler.target(command)
     source = source.replace('#include "prelude.hpp"', prelude())
-    flags = (*FLAGS, *native_flags)
-    digest = hashlib.sha256("\0".join([source, *flags, *command, identity]).encode()).hexdigest()[:32]
-    path = cache_folder() / f"{digest}.so"
-    if path.exists():
-        with suppress(OSError):
-            return ctypes.CDLL(str(path))
-    _compile(command, flags, source, path)
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        reason = str(error).removeprefix(f"{path}: ")
-        text = f"libraries cannot be loaded from {path.parent} ({reason}); set NUMERATE_CACHE to another folder"
-        raise CompileError(text) from None
+    flags = (*compiler.FLAGS, *native_flags)
+    key = hashlib.sha256("\0".join([source, *flags, *command, identity]).encode()).hexdigest()[:32]
+    with _loading:
+        found = _loaded.get(key)
+        if found is None:
+            tracing_memory.trim()
+    if found is None:
+        found = _load(key, command, flags, source)
+    with _loading:
+        return _remember(key, found)
 
 
-def _compile(command: tuple[str, ...], flags: tuple[str, ...], source: str, path: Path) -> None:
-    """Build in a folder of our own, then move into place: two processes may do the same at once, and either wins."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
-        code, built = Path(folder, "loop.cpp"), Path(folder, "loop.so")
+def _remember(key: str, found: Library) -> Library:
+    """Keep a library loaded; forget the one that was asked for least recently."""
+    found = _loaded.setdefault(key, found)
+    _recent[key] = found
+    _recent.move_to_end(key)
+    if len(_recent) > RECENT:
+        _recent.popitem(last=False)
+        _collect()
+    return found
+
+
+def _collect() -> None:
+    """Unload what nothing uses; a library and its functions refer to each other, so only the collector finds them."""
+    global _collected
+    if len(_loaded) >= _collected + RECENT:
+        gc.collect()
+        _collected = len(_loaded)
+
+
+def _load(key: str, command: tuple[str, ...], flags: tuple[str, ...], source: str) -> Library:
+    """From the cache, or built; what a full disk or a folder without execution does not hold, in a temporary folder."""
+
+    def write(folder: Path) -> None:
+        code = folder / "loop.cpp"  # stays beside the library, to read
         code.write_text(source)
-        build = [*command, *flags, "-shared", "-fPIC", str(code), "-o", str(built)]
-        done = subprocess.run(build, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            messages = done.stderr.replace(f"{folder}/", "")
-            raise CompileError(f"{shlex.join(command)} failed: {_complaint(messages)}\n{shlex.join(build)}\n{messages}")
-        os.replace(code, path.with_suffix(".cpp"))  # kept beside the library, to read
-        os.replace(built, path)
+        compiler.build(command, flags, code, folder / "loop.so")
+
+    try:
+        kept = cache_folder.current()
+        try:
+            return _built(kept, key, write)
+        except OSError as error:
+            if kept is cache_folder.temporary():
+                raise
+            reason = error.strerror or str(error).removeprefix(f"{kept.path(key, 'loop.so')}: ")
+            cache_folder.notice(
+                f"libraries cannot be kept in {kept.folder} ({reason}); set NUMERATE_CACHE to another folder"
+            )
+            return _built(cache_folder.temporary(), key, write)
+    except OSError as error:
+        raise CompileError(f"no library can be built or loaded ({error.strerror or error})") from None
 
 
-def write_whole(content: bytes, path: Path) -> None:
-    """Write a file as a whole: two processes may do the same at once, and either wins."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix="build-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
+def _built(kept: cache_folder.Cache, key: str, write: Callable[[Path], None]) -> Library:
+    """Raises OSError if the cache cannot hold the library or it cannot be loaded from there."""
+    path = kept.path(key, "loop.so")
+    if kept.read(key, path.name) is None:
+        kept.add(key, write)
+    return Library(path)
 
 
 def pointer(tensor: Tensor) -> ctypes.c_void_p:
@@ -210,3 +170,18 @@ def philox_uniform(
 
     over_parts(rows, steps * len(words), threads)
     return out
+
+
+__all__ = [
+    "CompileError",
+    "Library",
+    "NoCompiler",
+    "available",
+    "draws",
+    "find_compiler",
+    "library",
+    "over_parts",
+    "philox_uniform",
+    "pointer",
+    "prelude",
+]

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerate.loops.toolchain.native import CompileError, NoCompiler, cache_folder, write_whole
+from numerate.loops.toolchain import cache_folder
+from numerate.loops.toolchain.compiler import CompileError, NoCompiler
 
 OPTIONS = ("--std=c++17", "--restrict", "--extra-device-vectorization")
 """Accurate division, square root and functions; products and sums may be fused where the source leaves it open."""
@@ -71,12 +72,32 @@ def kernel(source: str, name: str, device: torch.device, block: int, shared: int
     """The kernel ``name`` of ``source``; compiled for the device on first use, then cached."""
     major, minor = torch.cuda.get_device_capability(device)
     options = (*OPTIONS, f"--gpu-architecture=sm_{major}{minor}")
-    identity = [source, *options, str(version())]
-    path = cache_folder() / f"{hashlib.sha256(chr(0).join(identity).encode()).hexdigest()[:32]}.cubin"
-    if not path.exists():
-        write_whole(compiled(source, options), path)
-        write_whole(source.encode(), path.with_suffix(".cu"))  # beside it, to read
-    return Kernel(path.read_bytes(), name, device, block, shared)
+    return Kernel(_cubin(source, options), name, device, block, shared)
+
+
+def _cubin(source: str, options: tuple[str, ...]) -> bytes:
+    """Machine code of a source, from the cache if it is there."""
+    identity = "\0".join([source, *options, str(version())])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    try:
+        folder = cache_folder.current()
+        return folder.read(key, "loop.cubin") or _kept(folder, key, source, compiled(source, options))
+    except OSError:  # no place even for temporary files
+        return compiled(source, options)
+
+
+def _kept(folder: cache_folder.Cache, key: str, source: str, cubin: bytes) -> bytes:
+    """``cubin``, which is kept for the next process, with the source beside it to read."""
+
+    def write(entry: Path) -> None:
+        (entry / "loop.cubin").write_bytes(cubin)
+        (entry / "loop.cu").write_text(source)
+
+    try:
+        folder.add(key, write)
+    except OSError as error:
+        cache_folder.notice(f"kernels cannot be kept in {folder.folder} ({error.strerror}): compiled anew each time")
+    return cubin
 
 
 def shared_memory(device: torch.device) -> int:

@@ -8,7 +8,6 @@ between the graphs is the batch, so no size is reserved as a mark, and numbers s
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from threading import RLock
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from numerate.locks import ForkSafeLock
 from numerate.loops.step import Step, Tensors, adam, clipped
 
 _aten = torch.ops.aten
@@ -29,7 +29,7 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
 ]  # fmt: skip
 
 
-TRACING = RLock()
+TRACING = ForkSafeLock()
 """``make_fx`` changes torch while it traces: one thread at a time."""
 
 
