@@ -139,7 +139,7 @@ def test_a_damaged_run_does_not_hide_another(finished, tmp_path, numerate):
     shutil.copytree(finished[0] / "results", tmp_path / "results")
     with Store(tmp_path / "results" / "results.sqlite") as store:
         first, *_ = store.keys()
-        store._db.execute("UPDATE runs SET scores = 'x' WHERE seed = 1")
+        store._file.db.execute("UPDATE runs SET scores = 'x' WHERE seed = 1")
     assert first.seed == 0
     assert numerate("show", first.name, "--out", "results", cwd=tmp_path).returncode == 0
 
@@ -374,7 +374,7 @@ def test_a_run_that_is_not_as_it_was_written_is_left_out_and_trained_again(
     path = tmp_path / "results" / "results.sqlite"
     with Store(path) as store:
         sound = store.rows()
-        store._db.execute(f"UPDATE {table} SET {change} WHERE seed = 1")
+        store._file.db.execute(f"UPDATE {table} SET {change} WHERE seed = 1")
     damaged = {row.key for row in sound if row.seed == 1}
     assert damaged
     named = r"the run \w+-1 in results/results.sqlite (is not as it was written|cannot be read)"

@@ -61,7 +61,7 @@ def show_run(store: Store, name: str) -> Group:
     for weight, values in row.weights.get("best", {}).items():
         facts.add_row(weight, np.array2string(np.asarray(values), precision=4, threshold=40, suppress_small=True))
     facts.add_row("formula", learnt_formula(row))
-    around = row.circumstances
+    around = row.provenance
     facts.add_row("trained", f"{around.backend}, {around.created}, numerate {around.versions.get('numerate', '?')}")
     return Group(facts, Text())
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numerate.loops.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Circumstances, Key, Row, Store, canonical
+from numerate.results import Key, Provenance, Row, Store, canonical
 from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
@@ -364,7 +364,7 @@ class _Group:
         scores = self._snapped_scores() | _judged(curves, steps, thresholds, self.first_choice)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
         timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
-        circumstances = Circumstances.here(self.backend, timing, self.device)
+        provenance = Provenance.here(self.backend, timing, self.device)
         weights = {
             moment: {k: v.cpu().numpy() for k, v in values.items()}
             for moment, values in (("final", self.state.parameters), ("best", self.best))
@@ -385,7 +385,7 @@ class _Group:
                 curves={"steps": steps[kept]} | {name: values[s][kept] for name, values in curves.items()},
                 scores={name: float(values[s]) for name, values in scores.items()},
                 weights={moment: {k: v[s] for k, v in values.items()} for moment, values in weights.items()},
-                circumstances=circumstances,
+                provenance=provenance,
             ).spelled(spelled[id(run.training)])
             for s, run in enumerate(self.runs)
         ]
