@@ -33,12 +33,10 @@ class ResultsFile:
 
     def __init__(self, path: Path, readonly: bool) -> None:
         self.path, self.readonly = path, readonly
-        self.runs_table = "runs"
         self._rows_written = self._lost = False
         self._check_place()
         with self.explained():
             self.db = self._open_readonly() if readonly else self._open()
-        self.db.text_factory = lambda data: data.decode(errors="replace")  # a damaged run is named by what is left
         try:
             with self.explained():
                 self._prepare()
@@ -62,7 +60,7 @@ class ResultsFile:
     def records(self, query: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
         """The records of a query, one after the other; a large file never is in memory whole."""
         with self.explained():
-            for record in self.db.execute(query, values):
+            for record in self.db.execute(query, values):  # noqa: UP028 (would close the cursor of a closed file)
                 yield record
 
     def columns(self, table: str) -> list[str]:
@@ -208,6 +206,7 @@ class ResultsFile:
             self._upgrade()
         self._opened = self._identity()
         self._sound = self._check_health()
+        self.db.text_factory = lambda data: data.decode(errors="replace")  # a damaged run is named by what is left
 
     def _check_ours(self, version: int, tables: int) -> None:
         if version == 0 and not tables and self.db.execute("PRAGMA journal_mode").fetchone() == ("wal",):
@@ -253,7 +252,10 @@ class ResultsFile:
             raise
 
     def _check_health(self) -> bool:
-        """Whether the file is sound, once its indexes are repaired or set aside. Raises StoreError if it is damaged."""
+        """Whether the file is sound once its indexes are repaired, if need be in a copy that is read in its place.
+
+        Raises StoreError if it is damaged otherwise.
+        """
         if health.is_remembered(self.path):
             return True
         damage = health.inspect(self.db)
@@ -263,18 +265,17 @@ class ResultsFile:
         if not damage.only_indexes:
             raise StoreError(self._damaged(damage.text))
         if self.readonly:
-            log.warning("the results file %s has a damaged index (%s): it is read without", self.path, damage.text)
-            self.runs_table = "runs NOT INDEXED"
-            return False
+            self.db = health.copied(self.db)
         health.repair(self.db)
-        log.warning("the results file %s had a damaged index (%s): it is repaired", self.path, damage.text)
+        done = "it is read through a repaired copy" if self.readonly else "it is repaired"
+        log.warning("the results file %s has a damaged index (%s): %s", self.path, damage.text, done)
         return True
 
     def check(self) -> None:
         """Look through the whole file again. Raises StoreError if it is damaged."""
         with self.explained():
             damage = health.inspect(self.db)
-        if damage is not None and not (damage.only_indexes and self.readonly):
+        if damage is not None:
             raise StoreError(self._damaged(damage.text))
 
     def _stamp(self) -> tuple[int, int]:

@@ -51,6 +51,14 @@ def repair(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"malformed: {damage.text}")
 
 
+def copied(db: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy in a temporary file that is gone once it is closed; the file itself is closed."""
+    copy = sqlite3.connect("", isolation_level=None)
+    db.backup(copy)
+    db.close()
+    return copy
+
+
 def is_remembered(path: Path) -> bool:
     """Whether a large file was found sound and has the size and times of that moment."""
     try:

@@ -52,7 +52,7 @@ class RunReader:
 
     def experiments(self) -> dict[str, int]:
         """Experiment -> number of finished runs, those included that it shares with another."""
-        query = f"SELECT experiment, count(*) FROM {self.file.runs_table} GROUP BY experiment"
+        query = "SELECT experiment, count(*) FROM runs GROUP BY experiment"
         counts: dict[str, int] = dict(self.file.records(query))
         for entry in self._shared(None):
             counts[entry.experiment] = counts.get(entry.experiment, 0) + 1
@@ -119,7 +119,7 @@ class RunReader:
         return sorted([*self._stored(experiment), *shared], key=lambda entry: entry.order)
 
     def _stored(self, experiment: str | None) -> list[Entry]:
-        query = f"SELECT config_hash, seed, experiment, labels FROM {self.file.runs_table}"
+        query = "SELECT config_hash, seed, experiment, labels FROM runs"
         condition, values = ("", ()) if experiment is None else (" WHERE experiment = ?", (experiment,))
         found = (Entry(*record) for record in self.file.records(query + condition, values))
         return sorted(found, key=lambda entry: entry.order)
