@@ -50,6 +50,11 @@ class RunReader:
         query = f"SELECT 1 FROM runs WHERE {_ONE}"
         return [Key(*key) for key in keys if self.file.execute(query, tuple(key)).fetchone() is None]
 
+    def find(self, digits: str, seed: int) -> list[Key]:
+        """Runs of this seed whose key begins with these hexadecimal digits."""
+        query = "SELECT config_hash, seed FROM runs WHERE config_hash >= ? AND config_hash < ? || 'g' AND seed = ?"
+        return [Key(*record) for record in self.file.records(query, (digits, digits, seed))]
+
     def experiments(self) -> dict[str, int]:
         """Experiment -> number of finished runs, those included that it shares with another."""
         query = "SELECT experiment, count(*) FROM runs GROUP BY experiment"

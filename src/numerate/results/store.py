@@ -30,7 +30,7 @@ class Store:
 
     Args:
         path: of the file, made if it is not there.
-        readonly: read a file that may lie on a read-only disk; nothing is made or changed.
+        readonly: read a file that may lie on a read-only disk; nothing in it is changed.
     """
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
@@ -85,6 +85,10 @@ class Store:
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Those of ``keys`` that have no finished run yet, in the order given."""
         return self._reader.missing(keys)
+
+    def find(self, digits: str, seed: int) -> list[Key]:
+        """Runs of this seed whose key begins with these hexadecimal digits."""
+        return self._reader.find(digits, seed)
 
     def rows(
         self,

@@ -399,6 +399,12 @@ class _Group:
         return {name: values.cpu().numpy() for name, values in found.items()}
 
 
+def lacking(row: Row) -> list[str]:
+    """Curves and scores that every run trained here has, and this row has not."""
+    curves = [name for name in ("steps", "validation", "test", "sparsity") if not np.size(row.curves.get(name, ()))]
+    return curves + [name for name in ("threshold", "best_step", "best_test", "solved_at") if name not in row.scores]
+
+
 def _by_columns(uniforms: Tensor) -> Tensor:
     """As kernels read the numbers, so that they need not be copied at every evaluation."""
     return uniforms.t().contiguous().t() if uniforms.is_cuda else uniforms
