@@ -19,8 +19,8 @@ except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-CLOSED_PIPE = 141
-"""Exit code once the reader of a pipe has gone, as a shell has it."""
+CLOSED_PIPE = 1
+"""Exit code once the reader of a pipe has gone, as typer has it."""
 rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
 app.add_typer(rows_app, name="rows")
 

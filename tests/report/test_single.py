@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_a_formula_that_nobody_could_read_is_not_written():
     hidden = [64, 64, 64, 64]
     model = {"call": "numerate.units.mlp:MLP", "hidden": hidden}
     widths = [2, *hidden, 1]
-    weights = {f"layers.{i}.weight": np.ones((o, n)) for i, (n, o) in enumerate(zip(widths, widths[1:]))}
+    weights = {f"layers.{i}.weight": np.ones((o, n)) for i, (n, o) in enumerate(pairwise(widths))}
     weights |= {f"layers.{i}.bias": np.ones(o) for i, o in enumerate(widths[1:])}
     found, _ = shown(replace(ROW, config=ROW.config | {"model": model}, weights={"best": weights}))
     assert found["formula"] == "(too long to be written)"

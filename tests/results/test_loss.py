@@ -22,7 +22,8 @@ def saved(error):
 def test_a_lost_file_is_noticed_and_its_runs_are_saved(tmp_path, loss):
     folder = tmp_path / "results"
     path = folder / "runs.sqlite"
-    with pytest.raises(StoreError, match="was deleted, moved or replaced while in use") as error, Store(path) as store:
+
+    def lose(store: Store) -> None:
         store.add([row(0)])
         if loss == "moved":
             folder.rename(tmp_path / "elsewhere")
@@ -31,6 +32,9 @@ def test_a_lost_file_is_noticed_and_its_runs_are_saved(tmp_path, loss):
         if loss == "replaced":
             Store(path).close()
         store.add([row(1)])
+
+    with pytest.raises(StoreError, match="was deleted, moved or replaced while in use") as error, Store(path) as store:
+        lose(store)
     assert f"numerate rows import {tmp_path}" in str(error.value)
     assert saved(error) == [row(0), row(1)]
 

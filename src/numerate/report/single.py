@@ -1,4 +1,4 @@
-"""One run in the terminal: what was asked, how it went, what it learnt; what cannot be shown is said, the rest shown."""
+"""One run in the terminal: what was asked, how it went, what it learnt; an odd one as far as it goes."""
 
 import math
 import re

@@ -108,7 +108,7 @@ class Maker:
 
 
 class Importing(Maker):
-    """Makes users' own models too, by importing what a configuration names. Whoever uses it has been told :meth:`says`."""
+    """Makes users' own models too, by importing what a configuration names; :meth:`says` is to be shown first."""
 
     def named(self, described: Described) -> Callable[..., Any]:
         try:
