@@ -42,7 +42,8 @@ class Fitting(NMU):
 
 def test_a_recipe_that_is_none_is_refused(tmp_path):
     with pytest.raises(
-        ValueError, match=r"the recipe of test_wrong_kinds:Hasty must be a .*Recipe, got Adam\(rate=0.05"
+        ValueError,
+        match=r"the recipe of test_wrong_kinds:Hasty must be a numerate.experiments.Recipe.* got Adam\(rate=0.05",
     ):
         run("primer2022/table11", Options("smoke", units=(Hasty,)), tmp_path)
     (training, *_) = experiments()["primer2022/table11"].work(Options("smoke", units=(Fitting,)))

@@ -70,18 +70,23 @@ def decode_scores(text: str) -> dict[str, float]:
 
 def decode_mapping(text: str | bytes) -> dict[str, Any]:
     """The mapping that JSON text stands for. Raises ValueError for anything else, and for text nested too deeply."""
+    text = text if isinstance(text, str) else text.decode()
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"it should map names to values, and is {value!r:.200}")
-    _check_depth(value)
+    if text.count("[") + text.count("{") > DEEPEST:
+        _check_depth(value)
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"it holds {name}, which is no number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check_depth(value: object) -> None:

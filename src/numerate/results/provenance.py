@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -46,11 +46,6 @@ class Provenance:
         return self.backend, *texts, self.created
 
     @classmethod
-    def from_stored(cls, backend: str, versions: str, hardware: str, timing: str, created: str) -> Self:
-        """The inverse of :attr:`stored`. Raises ValueError if a text is not what we write."""
-        return cls(backend, decode_mapping(versions), decode_mapping(hardware), decode_mapping(timing), created)
-
-    @classmethod
     def here(cls, backend: str = "", timing: Mapping[str, float] | None = None, device: str = "cpu") -> Self:
         """This process, this machine, now; torch is asked only if it is already imported."""
         versions = {"numerate": __version__, "python": platform.python_version(), "numpy": np.__version__}
@@ -62,3 +57,9 @@ class Provenance:
                 hardware["accelerator"] = torch.cuda.get_device_name(device)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(backend, versions, hardware, dict(timing or {}), created)
+
+
+@lru_cache(maxsize=64)
+def from_stored(backend: str, versions: str, hardware: str, timing: str, created: str) -> Provenance:
+    """The inverse of :attr:`Provenance.stored`. Raises ValueError if a text is not what we write."""
+    return Provenance(backend, decode_mapping(versions), decode_mapping(hardware), decode_mapping(timing), created)

@@ -11,7 +11,7 @@ from numerate.results.encoding import (
     digest_of,
     hash_text,
 )
-from numerate.results.provenance import Provenance
+from numerate.results.provenance import Provenance, from_stored
 from numerate.results.row import Key, Row, Status, StoredResult
 from numerate.results.schema import RESULT_DIGITS
 
@@ -130,4 +130,4 @@ def _provenance(record: Record) -> Provenance:
     if record.backend is None:
         return Provenance()
     texts = record.versions or "", record.hardware or "", record.timing or ""
-    return Provenance.from_stored(record.backend, *texts, record.created or "")
+    return from_stored(record.backend, *texts, record.created or "")

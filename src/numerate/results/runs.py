@@ -47,8 +47,9 @@ class RunReader:
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Those of ``keys`` that have no finished run yet, in the order given."""
-        query = f"SELECT 1 FROM runs WHERE {_ONE}"
-        return [Key(*key) for key in keys if self.file.execute(query, tuple(key)).fetchone() is None]
+        wanted = [Key(*key) for key in keys]
+        stored = {entry.key for entry in self._of(wanted)}
+        return [key for key in wanted if key not in stored]
 
     def find(self, digits: str, seed: int) -> list[Key]:
         """Runs of this seed whose key begins with these hexadecimal digits."""
@@ -140,9 +141,12 @@ class RunReader:
         return [Entry(*record) for record in self.file.records(query + condition, values)]
 
     def _of(self, keys: Iterable[Key]) -> list[Entry]:
-        query = f"SELECT config_hash, seed, experiment, labels FROM runs WHERE {_ONE}"
-        found = (record for key in dict.fromkeys(keys) for record in self.file.records(query, tuple(key)))
-        return sorted((Entry(*record) for record in found), key=lambda entry: entry.order)
+        """Those of ``keys`` that are there; one query for each configuration."""
+        wanted = {Key(*key) for key in keys}
+        query = "SELECT config_hash, seed, experiment, labels FROM runs WHERE config_hash = ?"
+        configs = sorted({key.config for key in wanted})
+        found = (Entry(*record) for config in configs for record in self.file.records(query, (config,)))
+        return sorted((entry for entry in found if entry.key in wanted), key=lambda entry: entry.order)
 
     # Records: what runs hold
 
