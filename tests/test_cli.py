@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,8 +129,8 @@ def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate):
     (line,) = [line for line in lines if "unit Mine" in line and "range [−2, −1)" in line and "seed 1" in line]
     assert line.endswith(": solved at step 0")
     shown = numerate("show", line.split()[0], "--out", "results", cwd=folder).stdout
-    for part in ("Mine", "[−2, −1)", "Adam(", "shown for numerate's own models and tasks only", "at the start to"):
-        assert part in shown
+    for part in ("Mine", "[−2, −1)", "Adam(", "--import would import myunits and call Mine", "at the start to"):
+        assert part in " ".join(shown.split())
     done = numerate("rows", "list", "--experiment", "nau2020", "--out", "results", cwd=folder)
     assert done.returncode == 2
     assert "no runs of 'nau2020' in results/results.sqlite; there are runs of: primer2022/table11" in done.stderr
@@ -139,7 +140,7 @@ def test_a_damaged_run_does_not_hide_another(finished, tmp_path, numerate):
     shutil.copytree(finished[0] / "results", tmp_path / "results")
     with Store(tmp_path / "results" / "results.sqlite") as store:
         first, *_ = store.keys()
-        store._db.execute("UPDATE runs SET scores = 'x' WHERE seed = 1")
+        store._file.db.execute("UPDATE runs SET scores = 'x' WHERE seed = 1")
     assert first.seed == 0
     assert numerate("show", first.name, "--out", "results", cwd=tmp_path).returncode == 0
 
@@ -390,7 +391,7 @@ def test_a_run_that_is_not_as_it_was_written_is_left_out_and_trained_again(
     path = tmp_path / "results" / "results.sqlite"
     with Store(path) as store:
         sound = store.rows()
-        store._db.execute(f"UPDATE {table} SET {change} WHERE seed = 1")
+        store._file.db.execute(f"UPDATE {table} SET {change} WHERE seed = 1")
     damaged = {row.key for row in sound if row.seed == 1}
     assert damaged
     named = r"the run \w+-1 in results/results.sqlite (is not as it was written|cannot be read)"
@@ -430,3 +431,124 @@ def test_seeds_of_what_is_not_trained_are_refused(tmp_path, numerate):
     done = numerate("run", "nau2020/figure2", "--seeds", "3", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "numerate: nau2020/figure2 trains nothing; leave --seeds out\n"
+
+
+# Files and terminals that are not as they should be
+
+
+def test_a_damaged_file_names_rescue_and_rescue_brings_its_runs_out(finished, tmp_path, numerate):
+    shutil.copytree(finished[0] / "results", tmp_path / "results")
+    path = tmp_path / "results" / "results.sqlite"
+    data = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + data[100:])
+    for words in (["run", "primer2022/table11", *OPTIONS], ["rows", "export", "b.sqlite"], ["rows", "list"]):
+        done = numerate(*words, "--out", "results", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "to bring its good runs out: numerate rows rescue results/results.sqlite --out DIR" in done.stderr
+    done = numerate("rows", "rescue", "results/results.sqlite", "--out", "good", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "good/results.sqlite: 8 new, 0 already there\n"
+    assert path.read_bytes()[100:] == data[100:]
+    done = numerate("rows", "rescue", "nosuch.sqlite", "--out", "none", cwd=tmp_path)
+    assert done.returncode == 2
+    assert not (tmp_path / "none").exists()
+
+
+DELETING = """
+import shutil, sys
+from numerate import cli
+from numerate.train import trainer
+group = trainer._Group
+class Deleting(group):
+    def _rows(self, seconds):
+        shutil.rmtree("results", ignore_errors=True)
+        return super()._rows(seconds)
+trainer._Group = Deleting
+cli.main()
+"""
+
+
+def test_a_folder_deleted_during_a_run_is_exit_code_2_and_its_rows_are_kept(tmp_path):
+    words = ["run", "primer2022/table11", "--size", "smoke", "--units", "NMU", "--seeds", "2", "--ranges", "[1,2)"]
+    command = [sys.executable, "-c", DELETING, *words, "--backend", "stacked"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "was deleted, moved or replaced while in use" in done.stderr
+    assert "Traceback" not in done.stderr
+    (saved,) = tmp_path.glob("results-saved-*.sqlite")
+    with Store(saved, readonly=True) as store:
+        assert len(store.rows()) == 2
+
+
+@pytest.fixture
+def odd(finished, tmp_path):
+    """The rows of a finished experiment, two of them odd but valid, and one with labels that act on a terminal."""
+    with Store(finished[0] / "results" / "results.sqlite", readonly=True) as store:
+        rows = store.rows()
+    nmu = [row for row in rows if row.labels["unit"] == "NMU"]
+    changed = {
+        nmu[0].key: replace(nmu[0], scores={}, curves={}),
+        nmu[1].key: replace(nmu[1], curves={name: curve[:0] for name, curve in nmu[1].curves.items()}),
+        nmu[2].key: replace(nmu[2], labels={"unit": "[/b]\x1b[31m", "range": ["x", None], "operation": ("a", 1)}),
+    }
+    with Store(tmp_path / "results" / "results.sqlite") as store:
+        store.add([changed.get(row.key, row) for row in rows])
+    return tmp_path, list(changed)
+
+
+def test_odd_rows_are_listed_shown_and_left_out_of_a_report(odd, numerate, caplog):
+    folder, keys = odd
+    done = numerate("rows", "list", "--out", "results", cwd=folder)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 8
+    assert "\x1b" not in done.stdout
+    assert "has no threshold" in done.stdout
+    for key in keys:
+        done = numerate("show", key.name, "--out", "results", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout
+    done = numerate("report", "primer2022/table11", *OPTIONS, "--out", "results", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert f"the run {keys[0].name} has no steps, validation, test, sparsity, threshold" in caplog.text
+    assert f"the run {keys[2].name}" not in caplog.text
+    assert "NMU" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"), [("ascii", ["report", "primer2022/table11", *OPTIONS]), ("cp1252", ["rows", "list"])]
+)
+def test_a_terminal_without_utf_8_gets_ascii_marks(finished, encoding, words):
+    folder, _ = finished
+    around = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "numerate", *words, "--out", "results"]
+    done = subprocess.run(command, capture_output=True, env=around, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"[-2, -1)" in done.stdout
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_quiet(finished):
+    command = [sys.executable, "-m", "numerate", "rows", "list", "--out", str(finished[0] / "results")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout
+        assert running.stderr
+        running.stdout.close()
+        told = running.stderr.read()
+    assert told == b""
+    assert running.returncode == 1
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.6])
+def test_ctrl_c_during_imports_is_a_clean_exit_130(tmp_path, delay):
+    words = ["run", "primer2022/table11", "--size", "paper", "--units", "NMU", "--backend", "stacked"]
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from numerate.__main__ import main; print('ready', flush=True); main()"
+    command = [sys.executable, "-c", code, *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate()
+    assert running.returncode == 130
+    assert told == "stopped; the same command continues where it was\n"

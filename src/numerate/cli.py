@@ -1,7 +1,6 @@
 """The command line; everything heavy is imported when a command needs it."""
 
 import inspect
-import os
 import re
 import shlex
 import sys
@@ -11,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-from numerate import __version__
+from numerate import __version__, terminal
+from numerate.interrupts import INTERRUPTED, SENTENCE
 
 try:
     import typer
@@ -19,9 +19,9 @@ except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-INTERRUPTED = 130
-"""What typer gives back after Ctrl-C."""
-rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, or move them between machines.")
+CLOSED_PIPE = 1
+"""Exit code once the reader of a pipe has gone, as typer has it."""
+rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
 app.add_typer(rows_app, name="rows")
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
@@ -40,10 +40,15 @@ Ids = Annotated[
 
 def main() -> None:
     """Entry point: bad input is one sentence and exit code 2, never a traceback."""
+    terminal.prepare()
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):  # as earlier versions of typer have it
         code = INTERRUPTED
+    except BrokenPipeError:
+        terminal.discard_output()
+        sys.exit(CLOSED_PIPE)
     except (ValueError, RuntimeError, OSError) as error:
         if type(error).__module__.split(".")[0] not in ("builtins", "numerate"):
             raise
@@ -53,7 +58,7 @@ def main() -> None:
             _fail(error.format_message())  # type: ignore[attr-defined]
         raise
     if code == INTERRUPTED:
-        typer.echo("stopped; the same command continues where it was", err=True)
+        terminal.echo(SENTENCE, sys.stderr)
     sys.exit(code)
 
 
@@ -65,13 +70,13 @@ def _sentence(error: Exception) -> str:
 
 
 def _fail(sentence: str) -> NoReturn:
-    typer.echo(f"numerate: {sentence}", err=True)
+    terminal.echo(f"numerate: {sentence}", sys.stderr)
     sys.exit(2)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"numerate {__version__}")
+        terminal.echo(f"numerate {__version__}")
         raise typer.Exit
 
 
@@ -168,9 +173,9 @@ def run(
 @app.command()
 def demo(out: Out = Path("results")) -> None:
     """The tour: find a formula, then run the Primer's whole published benchmark (5,175 runs) and write both reports."""
-    typer.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
+    terminal.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
     run(["discover"], out=out)
-    typer.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")
+    terminal.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")
     run(["primer2022"], size="paper", out=out)
 
 
@@ -208,11 +213,11 @@ def _named(experiment: str, asked: Sequence[str]) -> Iterator[None]:
 def _show(name: str, shown: Any, out: Path) -> None:
     if shown.summary is not None:
         _print(shown.summary)
-    typer.echo(f"{name}: {shown.page}")
+    terminal.echo(f"{name}: {shown.page}")
     if shown.run is not None:
         folder = shlex.quote(str(out))
-        typer.echo(f"one of its runs: numerate show {shown.run.name} --out {folder}")
-        typer.echo(f"all of them: numerate rows list --experiment {name} --out {folder}")
+        terminal.echo(f"one of its runs: numerate show {shown.run.name} --out {folder}")
+        terminal.echo(f"all of them: numerate rows list --experiment {name} --out {folder}")
 
 
 @app.command()
@@ -220,14 +225,25 @@ def show(
     name: Annotated[
         str, typer.Argument(metavar="RUN", help="A run: the first digits of its key, '-' and the seed; run names one.")
     ],
+    import_: Annotated[
+        bool, typer.Option("--import", help="Import and call your own unit for its formula; without, show says which.")
+    ] = False,
     out: Out = Path("results"),
 ) -> None:
-    """One run: its configuration, curves, weights and formula."""
-    from numerate.report.single import show_run
+    """One run: its configuration, curves, weights and formula. Nothing that the file names is run without --import."""
+    from numerate.experiments.kinds import shown_kinds
+    from numerate.report.single import find_run, show_run
     from numerate.results import Store
+    from numerate.train.kinds import Importing, Maker
 
     with Store(out / "results.sqlite", readonly=True) as store:
-        _print(show_run(store, name))
+        row = find_run(store, name)
+    maker = Maker(shown_kinds())
+    if import_ and (what := Importing(maker.allowed).says(row.config.get("model"))):
+        terminal.echo(f"as --import asks: {what}", sys.stderr)
+        sys.path.append(str(Path.cwd()))  # searched last
+        maker = Importing(maker.allowed)
+    _print(show_run(row, maker))
 
 
 @rows_app.command("list")
@@ -236,8 +252,7 @@ def rows_list(
     out: Out = Path("results"),
 ) -> None:
     """The finished runs, a line each: the name that `numerate show` knows, labels, and how it went."""
-    from numerate.published import show_range
-    from numerate.report.comparison import judge
+    from numerate.report.single import label_text, outcome_text
     from numerate.results import Store
 
     with Store(out / "results.sqlite", readonly=True) as store:
@@ -245,13 +260,9 @@ def rows_list(
             known = ", ".join(store.experiments()) or "none"
             raise ValueError(f"there are no runs of {experiment!r} in {store.path}; there are runs of: {known}")
         for row in store.rows(experiment, lenient=True):
-            shown = {
-                k: show_range(tuple(v)) if isinstance(v, list) and len(v) == 2 else v for k, v in row.labels.items()
-            }
-            labels = ", ".join(f"{k} {v}" for k, v in shown.items())
-            result = judge(row)
-            solved = f"solved at step {result.solved_at:,}" if result.solved else "not solved"
-            typer.echo(f"{row.key.name:14}  {row.experiment}: {labels}, seed {row.seed}: {solved}")
+            labels = ", ".join(f"{name} {label_text(value)}" for name, value in row.labels.items())
+            line = f"{row.key.name:14}  {row.experiment}: {labels}, seed {row.seed}: {outcome_text(row)}"
+            terminal.echo(" ".join(line.splitlines()))
 
 
 @rows_app.command("export")
@@ -264,7 +275,7 @@ def rows_export(
     from numerate.results import Store
 
     with Store(out / "results.sqlite", readonly=True) as store:
-        typer.echo(f"{path}: {store.export(path, experiment)}")
+        terminal.echo(f"{path}: {store.export(path, experiment)}")
 
 
 @rows_app.command("import")
@@ -275,7 +286,21 @@ def rows_import(
     from numerate.results import Store
 
     with Store(path, readonly=True), Store(out / "results.sqlite") as store:  # no store is made for what is not there
-        typer.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
+        terminal.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
+
+
+@rows_app.command("rescue")
+def rows_rescue(
+    path: Annotated[Path, typer.Argument(help="Damaged results file; it is only read.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results file that takes the good runs.")],
+) -> None:
+    """Bring every good run out of a damaged results file: cut off, with destroyed pages or a destroyed header."""
+    from numerate.results import Store, StoreError, rescue
+
+    if not path.is_file():
+        raise StoreError(f"there is no results file {path}")
+    with Store(out / "results.sqlite") as store:
+        terminal.echo(f"{store.path}: {rescue(path, store)}")
 
 
 @app.command()
@@ -308,12 +333,7 @@ def _options(size: str, seeds: int | None, units: str | None, ranges: str | None
 
 
 def _print(renderable: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(width=160)  # a file or a pipe has no width; lines are not to be cut at 80
-    console.print(renderable)
+    terminal.show(renderable)
 
 
 class _progress:

@@ -7,11 +7,13 @@ import pytest
 
 from numerate import published
 from numerate.experiments import Options, experiments
+from numerate.experiments.kinds import shown_kinds
 from numerate.experiments.nalu2018 import scores
 from numerate.experiments.nalu2018.models import COMPLEX, IDENTITY, RECURRENT, STATIC
 from numerate.report.single import learnt_formula
 from numerate.results import Row, Store
 from numerate.train import train
+from numerate.train.kinds import Maker
 from numerate.units import formula
 
 UNITS = {"5": ("Tanh", "None"), "6": ("NAC",), "7": ("CReLU",), "12": ("NALU",), "8": ("NALU",), "9": ("RNN-ReLU",)}
@@ -55,7 +57,7 @@ def test_the_formula_of_an_identity_run_has_one_input(name):
     model = training.build(0)
     weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
     row = Row("", training.description(), 0, weights={"best": weights})
-    assert learnt_formula(row) == str(formula(model))
+    assert learnt_formula(row, Maker(shown_kinds())) == str(formula(model))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 
 from numerate import published
 from numerate.experiments import Options, select
+from numerate.experiments.kinds import shown_kinds
 from numerate.experiments.primer2022 import redundancy, shapes, sir
 from numerate.loops.cpp.loop import source
 from numerate.report.single import learnt_formula
@@ -16,6 +17,7 @@ from numerate.results import Row, Store
 from numerate.tasks import DistributedArithmetic, Distribution, FractionalSIR, LargeScale
 from numerate.tasks.distributions import inverse_erf
 from numerate.train import train
+from numerate.train.kinds import Maker
 from numerate.train.stack import make_step
 from numerate.units import formula
 
@@ -74,7 +76,7 @@ def test_the_formula_of_an_epidemics_run_is_shown() -> None:
     model = training.build(0)
     weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
     row = Row("", training.description(), 0, weights={"best": weights})
-    assert learnt_formula(row) == str(formula(model))
+    assert learnt_formula(row, Maker(shown_kinds())) == str(formula(model))
 
 
 def test_the_steepest_slope_of_a_weight_is_that_of_its_equation() -> None:

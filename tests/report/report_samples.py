@@ -3,7 +3,7 @@
 import numpy as np
 
 from numerate import published
-from numerate.results import Circumstances, Row
+from numerate.results import Provenance, Row
 
 RANGES = [(-20, -10), (-2, -1), (-1.2, -1.1), (-0.2, -0.1), (-2, 2), (0.1, 0.2), (1, 2), (1.1, 1.2), (10, 20)]
 CLASSES = {"NAC+": "NAC", "NAC•": "NACMul", "G-NALU": "GNALU", "iNALU": "INALU", "Real NPU": "RealNPU"}
@@ -30,7 +30,7 @@ def run(seed, unit, op, span, *, solved, at=20_000.0, sparsity=1e-6, rescued=Fal
             "snapped_validation": 0.0 if solved or rescued else 1.0,
             "snapped_test": 0.0 if solved or rescued else 9.9,
         },
-        circumstances=Circumstances(
+        provenance=Provenance(
             "stacked", {"torch": "2.13.0", "python": "3.11.7"}, {"cores": 2}, {"seconds": float(draw.random())}
         ),
     )

@@ -8,7 +8,7 @@ from report_samples import RANGES, primer, run
 
 from numerate import published
 from numerate.report import Measured, Metric, comparison, environment, judge
-from numerate.results import Circumstances, Row
+from numerate.results import Provenance, Row
 from numerate.stats import Estimate
 
 THEIRS = published.cells(paper="primer2022")
@@ -161,12 +161,10 @@ def test_groups_that_took_turns_on_a_gpu_are_counted_once():
         """A group from 0 to 100 s, one from 60 to 160 s and, after a pause, one of 10 s; of each both runs."""
         groups = {"00:01:40": 100.0, "00:02:40": 100.0, "00:10:00": 10.0}
         arounds = [
-            Circumstances(
-                "emitted", {}, {"device": device}, {"group_seconds": s, "group_runs": 2.0}, f"2026-01-01T{end}"
-            )
+            Provenance("emitted", {}, {"device": device}, {"group_seconds": s, "group_runs": 2.0}, f"2026-01-01T{end}")
             for end, s in groups.items()
         ]
-        return environment([replace(row, seed=i, circumstances=a) for i, a in enumerate(arounds * 2)])[
+        return environment([replace(row, seed=i, provenance=a) for i, a in enumerate(arounds * 2)])[
             "training time, all runs"
         ]
 

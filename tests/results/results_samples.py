@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from numerate.results import Circumstances, Row
+from numerate.results import Provenance, Row
 
 
 def row(seed: int = 0, unit: str = "NMU", span: tuple[float, float] = (1, 2), **changes: Any) -> Row:
@@ -23,6 +23,6 @@ def row(seed: int = 0, unit: str = "NMU", span: tuple[float, float] = (1, 2), **
         },
         scores={"threshold": 1e-7, "snapped_test": float("nan"), "snapped_kept": 1.0},
         weights={"final": {"0.weight": draw.random((1, 2), np.float32)}, "best": {"0.weight": np.ones((1, 2))}},
-        circumstances=Circumstances("stacked", {"torch": "2.13"}, {"cores": 2}, {"seconds": 0.5}, "2026-01-01"),
+        provenance=Provenance("stacked", {"torch": "2.13"}, {"cores": 2}, {"seconds": 0.5}, "2026-01-01"),
     )
     return replace(plain, **changes)

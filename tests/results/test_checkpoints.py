@@ -40,7 +40,7 @@ def test_a_damaged_checkpoint_is_told_and_forgotten(path, damage, caplog):
     with Store(path) as store:
         for name in ("spoilt", "whole"):
             store.checkpoint(name, {"weight": np.ones(2)}, {"step": 1000})
-        changed = store._db.execute(f"UPDATE checkpoints SET {damage} WHERE name = 'spoilt'").rowcount
+        changed = store._file.db.execute(f"UPDATE checkpoints SET {damage} WHERE name = 'spoilt'").rowcount
         assert changed == 1
     with Store(path, readonly=True) as store:
         assert store.load_checkpoint("spoilt") is None
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_told_and_forgotten(path, damage, caplog):
 def test_a_checkpoint_under_the_name_of_another_group_is_not_taken(path):
     with Store(path) as store:
         store.checkpoint("one", {"weight": np.ones(2)})
-        store._db.execute("UPDATE checkpoints SET name = 'two'")
+        store._file.db.execute("UPDATE checkpoints SET name = 'two'")
         assert store.load_checkpoint("two") is None
 
 

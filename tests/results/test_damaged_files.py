@@ -56,25 +56,6 @@ def test_a_damaged_file_is_noticed(path):
         store.check()
 
 
-def test_runs_do_not_move_out_of_a_file_whose_index_is_damaged(path, tmp_path):
-    with Store(path) as store:
-        store.add([row(0, unit) for unit in ("NAU", "NMU", "NALU")])
-        query = "SELECT rootpage FROM sqlite_master WHERE name = 'runs_by_experiment'"
-        page = store._db.execute(query).fetchone()[0]
-        size = store._db.execute("PRAGMA page_size").fetchone()[0]
-    data = bytearray(path.read_bytes())
-    start = data.index(row(0, "NAU").key.config.encode(), (page - 1) * size, page * size)
-    data[start + 31] ^= 1  # the last digit of a key in the index: the index leads to no run
-    path.write_bytes(data)
-    with Store(tmp_path / "here.sqlite") as here:
-        with pytest.raises(StoreError, match=r"runs\.sqlite is damaged: .* missing from index"):
-            here.import_(path)
-        assert here.rows() == []
-    with Store(path, readonly=True) as store, pytest.raises(StoreError, match=r"runs\.sqlite is damaged"):
-        store.export(tmp_path / "there.sqlite")
-    assert not (tmp_path / "there.sqlite").exists()
-
-
 def test_a_changed_number_is_noticed(path):
     with Store(path) as store:
         store.add([row(0), row(1)])
@@ -89,6 +70,42 @@ def test_a_changed_number_is_noticed(path):
             store.rows()
 
 
+def as_format_1(store: Store) -> None:
+    """Digests that leave out experiment and labels, as earlier versions wrote them."""
+    store._file.db.execute("UPDATE runs SET digest = substr(digest, 1, 64)")
+    store._file.db.execute("UPDATE shared SET digest = NULL")
+
+
+@pytest.mark.parametrize("change", ["experiment = 'primer2022/table12'", "labels = replace(labels, 'NMU', 'NAU')"])
+def test_changed_names_are_noticed(path, change):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        store._file.db.execute(f"UPDATE runs SET {change} WHERE seed = 1")
+        assert store.check() == [row(1).key]
+        with pytest.raises(StoreError, match=f"the run {row(1).key.name} in .* is not as it was written"):
+            store.rows()
+
+
+def test_changed_names_of_shared_runs_are_noticed(path):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        store.share("mine", {row(1).key: {"unit": "my NMU"}})
+        store._file.db.execute("UPDATE shared SET labels = replace(labels, 'my', 'no')")
+        assert store.check() == [row(1).key]
+        with pytest.raises(StoreError, match="is not as it was written"):
+            store.rows("mine")
+        assert store.rows() == [row(0), row(1)]
+
+
+def test_a_configuration_that_does_not_give_the_key_is_refused(path):
+    """A forged row may carry the digest of all it holds, but not the key of another configuration."""
+    forged = row(0)
+    vars(forged)["key"] = row(0, "NAU").key
+    with Store(path) as store:
+        store.add([forged])
+        assert store.check() == [row(0, "NAU").key]
+
+
 @pytest.mark.parametrize(("text", "why"), [('{"un', "Unterminated string"), ("[1]", "it should map names to values")])
 @pytest.mark.parametrize(
     ("table", "column"), [("runs", "labels"), ("circumstances", "timing"), ("circumstances", "versions")]
@@ -96,7 +113,8 @@ def test_a_changed_number_is_noticed(path):
 def test_a_row_that_is_no_json_is_named(path, table, column, text, why):
     with Store(path) as store:
         store.add([row(0), row(1)])
-        store._db.execute(f"UPDATE {table} SET {column} = ? WHERE seed = 0", (text,))
+        as_format_1(store)
+        store._file.db.execute(f"UPDATE {table} SET {column} = ? WHERE seed = 0", (text,))
         for read in (store.rows, store.frame):
             with pytest.raises(StoreError, match=f"the run {row(0).key.name} in .* cannot be read: {why}"):
                 read()
@@ -108,7 +126,7 @@ def test_nothing_is_taken_from_a_file_with_unreadable_labels_of_shared_runs(path
     with Store(path) as store:
         store.add([row(0), row(1)])
         store.share("mine", {row(1).key: {"unit": "my NMU"}})
-        store._db.execute("UPDATE shared SET labels = ?", (text,))
+        store._file.db.execute("UPDATE shared SET labels = ?, digest = NULL", (text,))
         assert store.check() == [row(1).key]
         assert store.rows() == [row(0), row(1)]
     with Store(tmp_path / "here.sqlite") as here:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from numerate.results import Circumstances, Row, canonical, config_hash
+from numerate.results import Provenance, Row, canonical, config_hash
 
 ROW = Row("primer2022/table11", {"unit": "NMU", "range": (1, 2), "lr": 1e-3}, 3, scores={"threshold": 1e-7})
 
@@ -55,7 +55,7 @@ def test_every_part_of_a_result_counts(change):
 
 
 def test_circumstances_do_not_count():
-    other = replace(ROW, circumstances=Circumstances("stacked", timing={"seconds": 1.5}, created="today"))
+    other = replace(ROW, provenance=Provenance("stacked", timing={"seconds": 1.5}, created="today"))
     assert other == ROW
     assert hash(other) == hash(ROW)
 
@@ -104,13 +104,13 @@ def test_a_row_without_threshold_says_so():
 
 
 def test_circumstances_name_versions_and_machine():
-    here = Circumstances.here("stacked", {"seconds": 2.0})
+    here = Provenance.here("stacked", {"seconds": 2.0})
     assert {"numerate", "python", "numpy"} <= here.versions.keys()
     assert here.hardware["cores"] >= 1
     assert here.timing == {"seconds": 2.0}
 
 
 def test_a_run_takes_its_share_of_its_group():
-    assert Circumstances(timing={"group_seconds": 50.0, "group_runs": 100}).seconds == 0.5
-    assert Circumstances(timing={"seconds": 2.0}).seconds == 2.0
-    assert Circumstances().seconds == 0.0
+    assert Provenance(timing={"group_seconds": 50.0, "group_runs": 100}).seconds == 0.5
+    assert Provenance(timing={"seconds": 2.0}).seconds == 2.0
+    assert Provenance().seconds == 0.0

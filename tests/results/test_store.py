@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from results_samples import row
 
-from numerate.results import Added, Circumstances, Store, StoreError, records
+from numerate.results import Added, Provenance, Store, StoreError, records
 
 
 def test_a_row_comes_back_as_it_went_in(path):
@@ -23,7 +23,7 @@ def test_a_row_comes_back_as_it_went_in(path):
     with Store(path) as store:
         (back,) = store.rows()
     assert back == row()
-    assert back.circumstances == row().circumstances
+    assert back.provenance == row().provenance
     assert back.weights["final"]["0.weight"].dtype == np.float32
     assert back.scores["snapped_kept"] == 1.0
     assert np.isnan(back.scores["snapped_test"])
@@ -81,7 +81,7 @@ def test_order_of_writing_and_circumstances_do_not_show(tmp_path):
     with Store(tmp_path / "a.sqlite") as one, Store(tmp_path / "b.sqlite") as two:
         one.add(rows)
         for each in reversed(rows):
-            two.add([replace(each, circumstances=Circumstances("emitted", created="later"))])
+            two.add([replace(each, provenance=Provenance("emitted", created="later"))])
         assert one.rows() == two.rows()
         assert one.digest() == two.digest()
 
@@ -103,7 +103,7 @@ def test_a_file_is_not_exported_into_itself_nor_are_runs_that_are_not_there(path
 def test_a_file_with_the_table_of_earlier_formats_still_serves(path):
     with Store(path) as store:
         store.add([row(0)])
-        store._db.execute("CREATE TABLE points (config_hash TEXT, seed INTEGER, step INTEGER)")
+        store._file.db.execute("CREATE TABLE points (config_hash TEXT, seed INTEGER, step INTEGER)")
     with Store(path) as store:
         assert store.add([row(0), row(1)]) == Added(1, 1)
     with Store(path, readonly=True) as store:
@@ -254,7 +254,7 @@ def test_an_experiments_rows_include_those_it_shares(path, tmp_path):
 def test_a_file_that_knows_nothing_of_sharing_still_serves(path):
     with Store(path) as store:
         store.add([row(0)])
-        store._db.execute("DROP TABLE shared")
+        store._file.db.execute("DROP TABLE shared")
     with Store(path, readonly=True) as store:
         assert store.rows("primer2022/table11") == [row(0)]
         assert store.rows("mine") == []

@@ -11,15 +11,15 @@ COMMANDS = [
     *("run", "report", "show", "list", "rows list", "rows export", "rows import", "rows rescue", "rows", "demo"),
     *("cache", "", "--version", "--help"),
 ]
-WORDS = (
-    COMMANDS
-    + ["--size", "--seeds", "--units", "--ranges", "--device", "--backend", "--threads", "--out", "--experiment"]
-    + ["--help", "--version", "--import", "-h", "--", "-", "", " ", "\t", "\n"]
-    + ["smoke", "huge", "0", "-1", "1e9", "99999999999999999999", "NMU", "NAC•,NMU", ",", ";", "nosuch:Unit"]
-    + ["os:system", "numerate.loops.native:library", "[1,2)", "[2,1)", "[[/b]", "[1,", "cpu", "cuda:9", "tpu"]
-    + ["primer2022/table9", "nosuch", "..", "../../evil", "/dev/null", "/proc/self/mem", "a" * 5000, "\x1b[31m"]
-    + ["results", "results.sqlite", "3f2a-0", "-0", "zzzz-1", "𝔘𝔫𝔦", "\udcff", "%s%n", "$(id)", "`id`", "units"]
-)
+WORDS = [
+    *COMMANDS,
+    *("--size", "--seeds", "--units", "--ranges", "--device", "--backend", "--threads", "--out", "--experiment"),
+    *("--help", "--version", "--import", "-h", "--", "-", "", " ", "\t", "\n"),
+    *("smoke", "huge", "0", "-1", "1e9", "99999999999999999999", "NMU", "NAC•,NMU", ",", ";", "nosuch:Unit"),
+    *("os:system", "numerate.loops.native:library", "[1,2)", "[2,1)", "[[/b]", "[1,", "cpu", "cuda:9", "tpu"),
+    *("primer2022/table9", "nosuch", "..", "../../evil", "/dev/null", "/proc/self/mem", "a" * 5000, "\x1b[31m"),
+    *("results", "results.sqlite", "3f2a-0", "-0", "zzzz-1", "𝔘𝔫𝔦", "\udcff", "%s%n", "$(id)", "`id`", "units"),
+]
 TRAINS = {"run", "demo"}
 """Only with something that is refused: an attack trains nothing."""
 

@@ -30,7 +30,7 @@ def test_emitted_and_stacked_runs_succeed_equally_often(tmp_path):
         with Store(tmp_path / f"{backend}.sqlite") as store:
             train([work], store, backend=backend)
             rows = store.rows()
-        assert {row.circumstances.backend.partition("-")[0] for row in rows} == {backend}
+        assert {row.provenance.backend.partition("-")[0] for row in rows} == {backend}
         solved[backend] = sum(row.scores["best_test"] < row.threshold for row in rows)
     assert 0 < solved["stacked"] < SEEDS  # otherwise nothing is tested
     assert boschloo((solved["emitted"], SEEDS), (solved["stacked"], SEEDS)) > 0.05
@@ -41,4 +41,4 @@ def test_a_named_backend_is_used_and_recorded(tmp_path):
     for backend, recorded in (("eager", "eager"), ("stacked", "stacked-cpu"), ("emitted", "emitted-cpu")):
         with Store(tmp_path / f"{backend}.sqlite") as store:
             train([work], store, backend=backend)
-            assert store.rows()[0].circumstances.backend == recorded
+            assert store.rows()[0].provenance.backend == recorded

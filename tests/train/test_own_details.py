@@ -47,7 +47,7 @@ class Halved(nn.Module):
 def test_rounded_division_follows_the_plain_loop(tmp_path):
     task = SingleModule("mul", (10.0, 20.0), (20.0, 40.0))
     rows, plain = (trained(tmp_path, Halved, task=task, name=b, backend=b) for b in ("auto", "eager"))
-    assert {r.circumstances.backend for r in rows} == {"emitted-cpu"}
+    assert {r.provenance.backend for r in rows} == {"emitted-cpu"}
     for row, other in zip(rows, plain):
         assert row.scores["best_test"] == pytest.approx(other.scores["best_test"], rel=1e-5)
 

@@ -145,7 +145,7 @@ class Dropped(nn.Sequential):
 @pytest.mark.parametrize("model", [Fixed, Dropped])
 def test_fixed_buffers_and_dropout_are_emitted_and_follow_the_plain_loop(model, tmp_path):
     rows, plain = trained(tmp_path, model), trained(tmp_path, model, name="plain", backend="eager")
-    assert {r.circumstances.backend for r in rows} == {"emitted-cpu"}
+    assert {r.provenance.backend for r in rows} == {"emitted-cpu"}
     assert np.allclose([r.scores["best_test"] for r in rows], [r.scores["best_test"] for r in plain], rtol=1e-4)
 
 
@@ -321,7 +321,7 @@ class Bookkeeping(Own):
 
 def test_a_model_may_count_and_keep_what_does_not_change(tmp_path):
     rows, plain = trained(tmp_path, Bookkeeping), trained(tmp_path, Bookkeeping, name="plain", backend="eager")
-    assert {r.circumstances.backend for r in rows} == {"emitted-cpu"}
+    assert {r.provenance.backend for r in rows} == {"emitted-cpu"}
     assert np.allclose([r.scores["best_test"] for r in rows], [r.scores["best_test"] for r in plain], rtol=1e-4)
 
 
@@ -500,7 +500,7 @@ class HalfBroken(nn.Module):
 def test_a_gradient_that_is_partly_not_a_number_is_that_of_plain_torch(tmp_path):
     rows = trained(tmp_path, HalfBroken)
     assert {r.status for r in rows} == {"diverged"}
-    assert {r.circumstances.backend for r in rows} != {"eager"}
+    assert {r.provenance.backend for r in rows} != {"eager"}
 
 
 def test_a_loop_refuses_parameters_that_it_was_not_made_for():

@@ -77,7 +77,7 @@ def test_a_model_that_cannot_be_stacked_is_trained_by_the_plain_loop_with_one_no
         train([training(model, **short)], store)
         train([training(model, **short, optimiser=Adam(1e-2))], store)
         found = store.rows()
-    assert [row.circumstances.backend for row in found] == ["eager"] * 4
+    assert [row.provenance.backend for row in found] == ["eager"] * 4
     assert all(row.curves["validation"][-1] < row.curves["validation"][0] for row in found)
     (notice,) = [record.message for record in caplog.records if record.name == "numerate"]
     assert re.fullmatch(
@@ -95,7 +95,7 @@ def test_a_library_that_cannot_be_loaded_leaves_the_stacked_loop(tmp_path, monke
         monkeypatch.setattr(native, cached, getattr(native, cached).__wrapped__)
     with Store(tmp_path / "a.sqlite") as store:
         train([training(steps=20, evaluate_every=20, evaluation_size=50)], store)
-        assert {row.circumstances.backend for row in store.rows()} == {"stacked-cpu"}
+        assert {row.provenance.backend for row in store.rows()} == {"stacked-cpu"}
     assert "no native loop (what was compiled cannot be loaded here) for NMU; using the stacked one" in caplog.text
 
 
@@ -108,7 +108,7 @@ def test_without_a_compiler_all_is_trained_stacked_with_one_notice(tmp_path, mon
     short = {"steps": 20, "evaluate_every": 20, "evaluation_size": 50}
     with Store(tmp_path / "a.sqlite") as store:
         train([training(**short), training(**short, optimiser=Adam(1e-2))], store)
-        assert {row.circumstances.backend for row in store.rows()} == {"stacked-cpu"}
+        assert {row.provenance.backend for row in store.rows()} == {"stacked-cpu"}
     (notice,) = [record.message for record in caplog.records if record.name == "numerate"]
     assert notice.startswith("no native loop (CXX is set to 'no-such-compiler', which is not an executable")
 

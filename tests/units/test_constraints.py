@@ -86,6 +86,8 @@ def test_bounds_that_are_no_mapping_are_an_error_in_a_unit_and_none_of_ours_else
     with pytest.raises(ValueError, match=r"^the bounds of NAU must be a mapping of parameter name -> \(low, high\)"):
         apply_bounds_(unit)
     assert parameter_bounds(Holder((0.0, 1.0))) == {}
+    with pytest.raises(ValueError, match=r"^the bounds of Holder must be a mapping"):
+        parameter_bounds(Holder("nonsense"))
 
 
 def test_bounds_reach_through_wrappers_and_leave_computed_weights_alone():

@@ -178,13 +178,20 @@ def choose_recipes(
             )
         else:
             factory = import_unit(unit) if isinstance(unit, str) else unit
-            own = getattr(factory, "recipe", None)
-            recipe = own if isinstance(own, Recipe) else Recipe(factory)
+            recipe = _own_recipe(factory)
             if recipe not in chosen.values():
                 name = _own_name(unit, recipe, chosen, _taken_names() | simple.keys())
                 own_names.add(name)
                 chosen[name] = recipe
     return {name: placed(recipe) if name in own_names else recipe for name, recipe in chosen.items()}
+
+
+def _own_recipe(factory: Factory) -> Recipe:
+    """The ``recipe`` that a user's unit carries, or the usual one. Raises ValueError if it carries something else."""
+    recipe = getattr(factory, "recipe", None)
+    if not isinstance(recipe, Recipe | None):
+        raise ValueError(f"the recipe of {unit_path(factory)} must be a numerate.experiments.Recipe, got {recipe!r}")
+    return recipe or Recipe(factory)
 
 
 def unit_path(unit: str | Factory) -> str:

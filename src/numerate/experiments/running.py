@@ -1,6 +1,7 @@
 """Run an experiment from Python: train what is missing, then write the report."""
 
 import gc
+import logging
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,12 @@ from threading import Thread
 
 from numerate.experiments.experiment import Experiment, Options, Shown, select
 from numerate.experiments.pages import command
-from numerate.results import Store
+from numerate.results import Row, Store
 from numerate.train import Progress, train
 from numerate.train.backends import check
+from numerate.train.trainer import lacking
+
+log = logging.getLogger("numerate")
 
 
 def run(
@@ -97,5 +101,19 @@ def _shown(experiment: Experiment, store: Store, options: Options, folder: Path,
     if keys and not rows:
         needed = f"{command(experiment, options)} --out {shlex.quote(str(out))}"
         raise ValueError(f"no finished run of {experiment.id} at size {options.size}; run: {needed}")
-    shown = experiment.show(experiment, rows, options, folder)
+    shown = _show_whole(experiment, rows, options, folder)
     return replace(shown, run=rows[0].key if rows else None)
+
+
+def _show_whole(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+    """The report of all rows; where that fails, of those that have all that a trained run has, with a notice."""
+    try:
+        return experiment.show(experiment, rows, options, folder)
+    except (ValueError, TypeError, LookupError, ArithmeticError):
+        whole = [row for row in rows if not lacking(row)]
+        if not 0 < len(whole) < len(rows):
+            raise
+        for row in rows:
+            if missing := lacking(row):
+                log.warning("the run %s has no %s: the report leaves it out", row.key.name, ", ".join(missing))
+        return experiment.show(experiment, whole, options, folder)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from numerate.published import Published, printed_name, show_range
 from numerate.report import text
-from numerate.results import Circumstances, Row
+from numerate.results import Provenance, Row
 from numerate.stats import Agreement, Estimate, Outcome, Verdict, outcome, rank_agreement, summarise, verdicts
 
 
@@ -391,7 +391,7 @@ def x_name(x: Any) -> str:
 def environment(rows: Iterable[Row]) -> dict[str, str]:
     """Versions, machines, backends and time behind the rows, each told once; a run may stand in several cells."""
     told: dict[str, dict[str, None]] = {}
-    found = list({row.key: row.circumstances for row in rows}.values())
+    found = list({row.key: row.provenance for row in rows}.values())
     for around in found:
         facts = {"backend": around.backend, **around.versions, **{k: str(v) for k, v in around.hardware.items()}}
         for name, value in facts.items():
@@ -402,7 +402,7 @@ def environment(rows: Iterable[Row]) -> dict[str, str]:
     return facts | ({"training time, all runs": text.duration(seconds)} if seconds else {})
 
 
-def _elapsed(found: Iterable[Circumstances]) -> float:
+def _elapsed(found: Iterable[Provenance]) -> float:
     """Seconds of training; groups that were on a GPU at the same time took turns there, and that time counts once."""
     seconds, spans = 0.0, set()
     for around in found:

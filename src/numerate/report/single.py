@@ -1,8 +1,8 @@
-"""One run in the terminal: what was asked, how it went, what it learnt."""
+"""One run in the terminal: what was asked, how it went, what it learnt; an odd one as far as it goes."""
 
-import importlib
-from collections.abc import Mapping
-from functools import partial
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,57 +13,118 @@ from rich.text import Text
 from numerate.report import text
 from numerate.report.comparison import judge, x_name
 from numerate.results import Row, Store
+from numerate.train.kinds import Importing, Maker, NotListed, foreign, make_model
 
 BARS = "▁▂▃▄▅▆▇█"
+LONGEST = 2000
+"""Characters of a fact."""
+MOST_WEIGHTS = 40
+MOST_TERMS = 200_000
+"""A formula with more terms than that takes minutes to write, and nobody reads it."""
+
+Fact = tuple[str, str]
 
 
 def find_run(store: Store, name: str) -> Row:
     """The run whose key starts with the digits before the last '-' and whose seed is the number behind it."""
-    digits, _, seed = name.rpartition("-")
-    if not digits or not seed.isdigit():
+    named = re.fullmatch(r"([0-9a-f]+)-([0-9]{1,18})", name)
+    if named is None:
         raise ValueError(f"a run is named by digits of its key, '-' and its seed, such as 3f2a-0; got {name!r}")
-    keys = store.keys()
-    found = [key for key in keys if key.config.startswith(digits) and key.seed == int(seed)]
+    found = store.find(named[1], int(named[2]))
     if len(found) == 1:
         return store.rows(keys=found)[0]
-    if not found:
-        some = ", ".join(key.name for key in keys[:3])
-        raise ValueError(f"there is no run {name!r} in {store.path}; there is {some}, ...")
-    raise ValueError(f"{len(found)} runs are named {name!r}; give more digits of the key")
+    if found:
+        raise ValueError(f"{len(found)} runs are named {name!r}; give more digits of the key")
+    some = ", ".join(key.name for key in store.keys()[:3])
+    raise ValueError(f"there is no run {name!r} in {store.path}; there is {some or 'none'}, ...")
 
 
-def show_run(store: Store, name: str) -> Group:
-    """Labels, outcome, curves, weights and formula of one run."""
-    row = find_run(store, name)
-    result = judge(row)
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    facts.add_column(style="dim")
-    facts.add_column()
-    facts.add_row("run", f"{row.key.config}-{row.seed} of {row.experiment or 'no experiment'}")
+def show_run(row: Row, maker: Maker) -> Group:
+    """Labels, outcome, curves, weights and formula of one run; ``maker`` makes its model for the formula."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in facts(row, maker):
+        table.add_row(Text(name[:LONGEST]), Text(value if len(value) <= LONGEST else f"{value[:LONGEST]} …"))
+    return Group(table, Text())
+
+
+def facts(row: Row, maker: Maker) -> Iterator[Fact]:
+    """What there is to say of a run, name and text; a part that is not as expected says so in its place."""
+    yield "run", f"{row.key.config}-{row.seed} of {row.experiment or 'no experiment'}"
     for label, value in row.labels.items():
-        facts.add_row(str(label), x_name(tuple(value)) if isinstance(value, list) else str(value))
+        yield label, label_text(value)
     for setting in ("task", "optimiser", "penalties", "restart"):
         if row.config.get(setting):
-            facts.add_row(setting, brief(row.config[setting]))
+            yield setting, brief(row.config[setting])
     if {"steps", "batch"} <= row.config.keys():
-        facts.add_row("training", f"{row.config['steps']:,} steps on {row.config['batch']} examples each")
-    facts.add_row("status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else ""))
-    facts.add_row("solved", f"yes, first at step {result.solved_at:,}" if result.solved else "no")
-    facts.add_row("threshold", text.scientific(row.threshold))
-    for name_, title in (("best_test", "test error"), ("snapped_test", "with rounded weights")):
-        if name_ in row.scores:
-            facts.add_row(title, text.scientific(row.scores[name_]))
+        yield "training", f"{_count(row.config['steps'])} steps on {_count(row.config['batch'])} examples each"
+    yield "status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else "")
+    yield "solved", outcome_text(row, "no", "yes", "yes, first at step")
+    for score, title in (
+        ("threshold", "threshold"),
+        ("best_test", "test error"),
+        ("snapped_test", "with rounded weights"),
+    ):
+        if score in row.scores:
+            yield title, text.scientific(row.scores[score])
     for curve in ("validation", "test", "sparsity"):
         if curve in row.curves:
-            values = np.asarray(row.curves[curve], float)
-            ends = f"from {text.scientific(values[0])} at the start to {text.scientific(values[-1])} at the end"
-            facts.add_row(curve, f"{spark(values)}  {ends}")
-    for weight, values in row.weights.get("best", {}).items():
-        facts.add_row(weight, np.array2string(np.asarray(values), precision=4, threshold=40, suppress_small=True))
-    facts.add_row("formula", learnt_formula(row))
-    around = row.circumstances
-    facts.add_row("trained", f"{around.backend}, {around.created}, numerate {around.versions.get('numerate', '?')}")
-    return Group(facts, Text())
+            yield curve, _attempt(lambda curve=curve: _curve(row.curves[curve]))
+    weights = row.weights.get("best", {})
+    for weight, values in list(weights.items())[:MOST_WEIGHTS]:
+        yield weight, np.array2string(np.asarray(values), precision=4, threshold=40, suppress_small=True)
+    if len(weights) > MOST_WEIGHTS:
+        yield "…", f"{len(weights) - MOST_WEIGHTS:,} more"
+    yield "formula", learnt_formula(row, maker)
+    around = row.provenance
+    yield "trained", f"{around.backend}, {around.created}, numerate {around.versions.get('numerate', '?')}"
+
+
+def _attempt(show: Callable[[], str]) -> str:
+    try:
+        return show()
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+        return f"(cannot be shown: {error})"
+
+
+def outcome_text(
+    row: Row, unsolved: str = "not solved", solved: str = "solved", solved_at: str = "solved at step"
+) -> str:
+    """Whether and when a run was solved, in these words; or why it cannot be told."""
+
+    def told() -> str:
+        result = judge(row)
+        if not result.solved:
+            return unsolved
+        return solved if result.solved_at is None else f"{solved_at} {result.solved_at:,}"
+
+    return _attempt(told)
+
+
+def label_text(value: Any) -> str:
+    """A label as tables have it: a pair of numbers is a range."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    try:
+        return x_name(tuple(value))
+    except (ValueError, TypeError, LookupError):
+        return str(value)
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _curve(values: Any) -> str:
+    curve = np.atleast_1d(np.asarray(values))
+    if curve.dtype.kind not in "biuf":
+        raise TypeError(f"its numbers are {curve.dtype}")
+    if not curve.size:
+        return "(no points)"
+    curve = curve.astype(float)
+    ends = f"from {text.scientific(curve.flat[0])} at the start to {text.scientific(curve.flat[-1])} at the end"
+    return f"{spark(curve.ravel())}  {ends}"
 
 
 def brief(described: Any) -> str:
@@ -89,51 +150,35 @@ def spark(values: np.ndarray, width: int = 40) -> str:
     return "".join(BARS[int(h)] if ok else "·" for h, ok in zip(heights.round(), finite))
 
 
-def learnt_formula(row: Row) -> str:
-    """The formula of the run's best weights; models from outside numerate are not imported for it."""
+def learnt_formula(row: Row, maker: Maker) -> str:
+    """The formula of the run's best weights, or why there is none."""
     import torch
 
     from numerate.units import formula
 
     weights = row.weights.get("best", {})
     try:
-        factory, task = _factory(row.config.get("model")), _task(row.config.get("task"))
-        if factory is None or task is None:
-            return "(shown for numerate's own models and tasks only)"
-        model = factory(task.inputs, task.outputs)
+        model = make_model(maker, row.config, {name: np.shape(value) for name, value in weights.items()})
         model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+        if _terms(model) > MOST_TERMS:
+            return "(too long to be written)"
         return str(formula(model))
-    except (TypeError, ValueError, RuntimeError) as error:
+    except NotListed as error:
+        return f"({error}; {_offer(row, maker)})"
+    except (TypeError, ValueError, RuntimeError, LookupError, ArithmeticError, AttributeError) as error:
         return f"({error})"
 
 
-def _task(described: Any) -> Any:
-    """The task from its description, if it is numerate's own."""
-    if isinstance(described, list):
-        return tuple(_task(each) for each in described)
-    if not isinstance(described, Mapping):
-        return described
-    made = _factory(described.get("call"))
-    return made and made(**{name: _task(value) for name, value in described.items() if name != "call"})
+def _offer(row: Row, maker: Maker) -> str:
+    """What ``--import`` would do for a model of the user's own."""
+    called = list(dict.fromkeys(foreign(row.config.get("model"), maker.allowed)))
+    if not called or any(foreign(row.config.get("task"), maker.allowed)):
+        return "no formula is shown"
+    return f"--import would {Importing(maker.allowed).says(row.config.get('model'))}"
 
 
-def _factory(described: Any) -> Any:
-    """The model's class or function from its description, if it is numerate's own."""
-    if isinstance(described, str) and described.startswith("numerate."):
-        module, _, name = described.partition(":")
-        return getattr(importlib.import_module(module), name)
-    if isinstance(described, Mapping) and "call" in described:
-        function = _factory(described["call"])
-        named = {k: v for k, v in described.items() if k not in ("call", "arguments")}
-        parts = [*described.get("arguments", ()), *named.values()]
-        made = [_factory(part) if _is_made(part) else part for part in parts]
-        if function is None or any(part is None for part, given in zip(made, parts) if given is not None):
-            return None
-        places = len(parts) - len(named)
-        return partial(function, *made[:places], **dict(zip(named, made[places:])))
-    return None
-
-
-def _is_made(described: Any) -> bool:
-    """Whether a part of a description stands for a class, a function or what one makes, of numerate or not."""
-    return isinstance(described, Mapping) or (isinstance(described, str) and ":" in described)
+def _terms(model: Any) -> float:
+    """Terms of the formula at most: every layer of a chain writes each of its inputs out again."""
+    sized = [layer for layer in model.modules() if isinstance(getattr(layer, "in_features", None), int)]
+    leaves = [layer for layer in sized if not any(part in sized for part in layer.children())]
+    return math.prod(float(layer.in_features) for layer in leaves)

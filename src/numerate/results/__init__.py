@@ -1,16 +1,31 @@
-"""The rows on disk: one row per finished run, in an SQLite file; torch is not needed, numpy alone is."""
+"""The rows on disk: one row per finished run, in an SQLite file; torch is not needed, numpy alone is.
+
+Reading order: ``row`` (what a run is), ``provenance``; ``arrays`` and ``encoding`` (values as bytes and text),
+``record`` (a run as a file holds it), ``schema``; ``file`` (the open file) with ``health``; ``runs`` and
+``checkpoint`` (what is done with it); ``store`` (all of that under one name); ``frames``, ``recovery``.
+"""
 
 from numerate.results.arrays import pack, unpack
 from numerate.results.checkpoint import Checkpoint
+from numerate.results.encoding import canonical, config_hash
+from numerate.results.file import StoreError
 from numerate.results.frames import records
-from numerate.results.row import Circumstances, Key, Row, canonical, config_hash
-from numerate.results.store import Added, Store, StoreError
+from numerate.results.provenance import Provenance
+from numerate.results.recovery import Rescued, rescue
+from numerate.results.row import Key, Row
+from numerate.results.runs import Added
+from numerate.results.store import Store
+
+Circumstances = Provenance
+"""The former name of :class:`Provenance`."""
 
 __all__ = [
     "Added",
     "Checkpoint",
     "Circumstances",
     "Key",
+    "Provenance",
+    "Rescued",
     "Row",
     "Store",
     "StoreError",
@@ -18,5 +33,6 @@ __all__ = [
     "config_hash",
     "pack",
     "records",
+    "rescue",
     "unpack",
 ]

@@ -49,16 +49,24 @@ def pack(arrays: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Array]:
-    """The arrays of :func:`pack`, each its own writable copy."""
+    """The arrays of :func:`pack`, each its own writable copy. Raises ValueError for any other bytes."""
     start = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or start > len(data):
         raise ValueError(f"a stored block of {len(data)} bytes is not a block of named arrays")
-    arrays: dict[str, Array] = {}
-    for name, entry in json.loads(data[8:start]).items():
-        low, high = entry["data_offsets"]
-        numbers = np.frombuffer(data[start + low : start + high], TYPES[entry["dtype"]])
-        arrays[name] = numbers.reshape(entry["shape"]).copy()
-    return arrays
+    numbers = memoryview(data)[start:]
+    try:
+        return {name: _array(numbers, **entry) for name, entry in json.loads(data[8:start]).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"a stored block of {len(data)} bytes is not a block of named arrays: {error}") from None
+
+
+def _array(numbers: memoryview, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> Array:
+    low, high = data_offsets
+    if not 0 <= low <= high <= len(numbers):
+        raise ValueError(f"an array from byte {low} to {high} of {len(numbers)}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"an array of shape {shape}")
+    return np.frombuffer(numbers[low:high], TYPES[dtype]).reshape(shape).copy()
 
 
 def canonical_array(name: str, value: Any) -> Array:

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numerate.results.row import Row, canonical
+from numerate.results.encoding import canonical
+from numerate.results.row import Row
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 FIXED = ("experiment", "seed", "status", "stopped_at", "reason", "config_hash", "config", "backend", "seconds")
 """Columns of every record; labels, scores and curves stand between them."""
@@ -28,17 +33,17 @@ def records(rows: Iterable[Row], curves: bool = True) -> list[dict[str, Any]]:
         | {"seed": row.seed, "status": row.status, "stopped_at": row.stopped_at, "reason": row.reason}
         | {column: row.scores.get(name) for name, column in scores.items()}
         | {column: row.curves[name].tolist() if name in row.curves else None for name, column in series.items()}
-        | {"config_hash": row.key.config, "config": canonical(row.config)}
-        | {"backend": row.circumstances.backend, "seconds": row.circumstances.seconds}
+        | {"config_hash": row.key.config, "config": row.config_text}
+        | {"backend": row.provenance.backend, "seconds": row.provenance.seconds}
         for place, row in enumerate(rows)
     ]
 
 
-def polars_frame(rows: Iterable[Row], curves: bool = True) -> Any:
+def polars_frame(rows: Iterable[Row], curves: bool = True) -> "polars.DataFrame":
     return _library("polars").DataFrame(records(rows, curves), infer_schema_length=None)
 
 
-def pandas_frame(rows: Iterable[Row], curves: bool = True) -> Any:
+def pandas_frame(rows: Iterable[Row], curves: bool = True) -> "pandas.DataFrame":
     return _library("pandas").DataFrame(records(rows, curves))
 
 
@@ -56,10 +61,10 @@ def _columns(kind: str, mappings: Iterable[Mapping[str, Any]], taken: set[str]) 
 
 def _cells(values: list[Any]) -> list[Any]:
     """One label of all runs, of one type: scalars as they are, flat lists of numbers as floats, all else as text."""
-    there = [value for value in values if value is not None]
-    if not any(isinstance(value, list | tuple | dict) for value in there):
+    given = [value for value in values if value is not None]
+    if not any(isinstance(value, list | tuple | dict) for value in given):
         return values
-    if all(isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value) for value in there):
+    if all(isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value) for value in given):
         return [None if value is None else [float(x) for x in value] for value in values]
     return [None if value is None else canonical(value) for value in values]
 

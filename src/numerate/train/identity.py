@@ -69,7 +69,7 @@ def only_ours(described: Any) -> bool:
 def _named(value: Any, within: tuple[Any, ...]) -> Any:
     if not hasattr(value, "__qualname__"):
         raise TypeError(f"{value!r} has no name to store; hand in a class, a function or a functools.partial")
-    path = _path(value)
+    path = stored_path(value)
     if any(value is outer for outer in within):
         return path  # it refers to itself
     source = {} if _is_ours(value) else {"source": _source(getattr(value, "__func__", value))}
@@ -82,12 +82,17 @@ def _named(value: Any, within: tuple[Any, ...]) -> Any:
     return {"path": path, **source, **({"with": kept} if kept else {})} if source or kept else path
 
 
-def _path(value: Any) -> str:
-    return f"{value.__module__}:{value.__qualname__}"
+FORMER_MODULES: dict[str, str] = {}
+"""Module -> the name it has in configurations, where that is a former one. Code of ours may move; keys never change."""
+
+
+def stored_path(value: Any) -> str:
+    """``package.module:Name``, as configurations have it."""
+    return f"{FORMER_MODULES.get(value.__module__, value.__module__)}:{value.__qualname__}"
 
 
 def _is_ours(value: Any) -> bool:
-    return (path := _path(value)).startswith(_LIBRARIES) and "<" not in path
+    return (path := stored_path(value)).startswith(_LIBRARIES) and "<" not in path
 
 
 # ------------------------------------------------------------ what no source tells
@@ -104,7 +109,7 @@ def _kept(value: Any) -> Iterator[tuple[str, Any]]:
         return
     elif inspect.isclass(value):
         if "<" in value.__qualname__:
-            yield "bases", [_path(base) for base in value.__bases__]
+            yield "bases", [stored_path(base) for base in value.__bases__]
         for base in reversed(_own_bases(value)):
             for name, part in vars(base).items():
                 if "<" in base.__qualname__ and not name.startswith("__") and _is_plain(part):

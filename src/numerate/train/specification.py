@@ -3,7 +3,7 @@
 import json
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -91,6 +91,7 @@ class Training:
     """What a table or picture calls this configuration; not part of its identity."""
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         object.__setattr__(self, "penalties", tuple(self.penalties))
         try:
             object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
@@ -103,6 +104,21 @@ class Training:
             raise ValueError(f"steps ({self.steps}) must be a multiple of evaluate_every ({self.evaluate_every})")
         if any(not 0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError("seeds must be whole numbers from 0 to 4294967295")
+
+    def _check_kinds(self) -> None:
+        """Raise TypeError for a part of the wrong kind, which training would ignore or trip over later."""
+        if not callable(self.model):
+            raise TypeError(f"model must be a class or function of (inputs, outputs), got {self.model!r}")
+        if not isinstance(self.optimiser, Adam):
+            raise TypeError(f"optimiser must be an Adam, got {self.optimiser!r}")
+        if not isinstance(self.restart, Restart | None):
+            raise TypeError(f"restart must be a Restart or None, got {self.restart!r}")
+        if not isinstance(self.penalties, Iterable) or not all(isinstance(p, Penalty) for p in self.penalties):
+            raise TypeError(f"penalties must be a sequence of Penalty, got {self.penalties!r}")
+        if not isinstance(self.labels, Mapping):
+            raise TypeError(f"labels must map names to values, got {self.labels!r}")
+        if lacking := [name for name in ("inputs", "outputs", "draws", "examples") if not hasattr(self.task, name)]:
+            raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
 
     def description(self) -> dict[str, Any]:
         """The configuration as plain data, without seeds and labels; what its hash is taken of."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Circumstances, Key, Row, Store, canonical
+from numerate.results import Key, Provenance, Row, Store, canonical
 from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
@@ -364,7 +364,7 @@ class _Group:
         scores = self._snapped_scores() | _judged(curves, steps, thresholds, self.first_choice)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
         timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
-        circumstances = Circumstances.here(self.backend, timing, self.device)
+        provenance = Provenance.here(self.backend, timing, self.device)
         weights = {
             moment: {k: v.cpu().numpy() for k, v in values.items()}
             for moment, values in (("final", self.state.parameters), ("best", self.best))
@@ -385,7 +385,7 @@ class _Group:
                 curves={"steps": steps[kept]} | {name: values[s][kept] for name, values in curves.items()},
                 scores={name: float(values[s]) for name, values in scores.items()},
                 weights={moment: {k: v[s] for k, v in values.items()} for moment, values in weights.items()},
-                circumstances=circumstances,
+                provenance=provenance,
             ).spelled(spelled[id(run.training)])
             for s, run in enumerate(self.runs)
         ]
@@ -397,6 +397,12 @@ class _Group:
         if rounded or self.training.computation is not None:  # rows of our own models keep the scores they always had
             found |= {f"snapped_{split}": self._loss(self.best | rounded, split) for split in ("validation", "test")}
         return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def lacking(row: Row) -> list[str]:
+    """Curves and scores that every run trained here has, and this row has not."""
+    curves = [name for name in ("steps", "validation", "test", "sparsity") if not np.size(row.curves.get(name, ()))]
+    return curves + [name for name in ("threshold", "best_step", "best_test", "solved_at") if name not in row.scores]
 
 
 def _by_columns(uniforms: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Try a model before it is trained: whether it can be, whether a seed decides it, whether a loop computes it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import nullcontext
+from numbers import Real
 from typing import Any
 
 import torch
@@ -56,6 +57,11 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
     if hooked := [k for k, p in model.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise ValueError(
             f"{name} has a hook on the gradient of {hooked[0]}, which training would not call; use a mask in forward"
+        )
+    if isinstance(bounds := getattr(model, "bounds", None), str | Real | Sequence | Set):
+        raise ValueError(
+            f"the bounds of {name} must be a mapping of parameter name -> (low, high), got {bounds!r}: they would be "
+            "ignored"
         )
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")

@@ -16,13 +16,13 @@ def parameter_bounds(model: nn.Module) -> dict[str, tuple[float, float]]:
 
     A module's ``bounds`` name its own parameters, or those of a part as ``part.weight``; there they come before the
     part's own. What is a buffer, a parameter the module does without, or one that is computed from others (pruned,
-    parametrised) is left alone; so is another library's ``bounds`` that is no mapping.
+    parametrised) is left alone; so is another library's ``bounds`` that is neither a mapping nor text.
     """
     found: dict[str, tuple[float, float]] = {}
     for prefix, module in model.named_modules():
         own = "bounds" in vars(module) or hasattr(type(module), "bounds")  # not one that a wrapper passes on
         bounds = module.bounds if own else None
-        if isinstance(bounds, Mapping) or (isinstance(module, Unit) and bounds is not None):
+        if isinstance(bounds, Mapping | str) or (isinstance(module, Unit) and bounds is not None):
             named = _own_bounds(module, bounds)
             found = {f"{prefix}.{name}" if prefix else name: limits for name, limits in named.items()} | found
     return found

@@ -1,0 +1,15 @@
+"""What ``numerate show`` may make of a stored configuration: our units, cells and tasks, and the models listed here."""
+
+from functools import cache
+
+from numerate.experiments.models import two_layers
+from numerate.experiments.nalu2018.models import recurrent
+from numerate.train.kinds import Kinds, kinds, listed
+
+MODELS = (two_layers, recurrent)
+"""Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
+
+
+@cache
+def shown_kinds() -> Kinds:
+    return {**kinds(), **listed(MODELS)}
