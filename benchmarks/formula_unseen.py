@@ -114,7 +114,7 @@ def random_formulas(count: int = 40, seed: int = 20260917) -> dict[str, tuple[st
         inputs = [f"x{i}" for i in range(int(rng.integers(1, 5)))]
         text = _draw(rng, inputs, int(rng.integers(2, 7)))
         if all(name in text for name in inputs) and _is_finite(text, inputs):
-            formulas[f"random_{len(formulas)}"] = (text, {name: (0.5, 4.0) for name in inputs})
+            formulas[f"random_{len(formulas)}"] = (text, dict.fromkeys(inputs, (0.5, 4.0)))
     return formulas
 
 
