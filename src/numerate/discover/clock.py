@@ -1,10 +1,16 @@
 """CPU time of one search."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class OutOfTime(Exception):
     """The search has used the time it was given."""
+
+
+class OutOfSlice(Exception):
+    """One part of the search has used its share."""
 
 
 class Clock:
@@ -12,6 +18,7 @@ class Clock:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.start = seconds, time.process_time()
+        self._until = [seconds]
 
     @property
     def elapsed(self) -> float:
@@ -22,6 +29,20 @@ class Clock:
         return self.seconds - self.elapsed
 
     def check(self, need: float = 0.0) -> None:
-        """Raise :class:`OutOfTime` when less than ``need`` seconds are left."""
-        if self.left < need:
+        """Raise when less than ``need`` seconds are left in all, or when the present share is used."""
+        elapsed = self.elapsed
+        if elapsed > self.seconds - need:
             raise OutOfTime
+        if elapsed > self._until[-1]:
+            raise OutOfSlice
+
+    @contextmanager
+    def share(self, seconds: float) -> Iterator[None]:
+        """At most so many seconds for what is done inside; it ends early without an error."""
+        self._until.append(min(self._until[-1], self.elapsed + seconds))
+        try:
+            yield
+        except OutOfSlice:
+            pass
+        finally:
+            self._until.pop()

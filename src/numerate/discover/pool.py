@@ -8,6 +8,7 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock
 from numerate.discover.refit import refit
+from numerate.discover.rounding import simplest
 
 FLOOR = 1e-13  # relative errors below this are rounding
 SOLVED = 1e-12
@@ -84,15 +85,20 @@ class Pool:
         self.found.sort(key=lambda c: c.score)
         if self.best is candidate and self.improved is not None:
             self.improved(candidate)
-        if fit.error < SOLVED:
+        if fit.error < SOLVED and self._is_simple(candidate, 1e-9):
             raise Solved
 
     def check_noise(self) -> None:
-        """Raise :class:`Solved` when the best formula fits as well as a free smooth function does."""
-        if (
-            self.noise is not None
-            and self.found
-            and self.best.error < 1.01 * self.noise
-            and self.best.source != "constant"
-        ):
+        """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does."""
+        if self.noise is None or not self.found or self.best.error > 1.01 * self.noise:
+            return
+        if self.best.source != "constant" and self._is_simple(self.best, 0.0):
             raise Solved
+
+    def _is_simple(self, candidate: Candidate, width: float) -> bool:
+        """Few constants that are not simple numbers: an approximant has many."""
+        odd = 0
+        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
+            near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
+            odd += simplest(c, near) is None
+        return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60

@@ -7,7 +7,6 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
-from numerate.discover.clock import Clock
 from numerate.discover.view import View
 
 HALF = Fraction(1, 2)
@@ -34,8 +33,22 @@ def prune(A: np.ndarray, z: np.ndarray, w: np.ndarray | None = None) -> list[int
         keep = [j for j in range(A.shape[1]) if size[j] > 1e-7 * size.max()]
         c = solve(W[:, keep], target)
         if np.sqrt(np.mean((target - W[:, keep] @ c) ** 2)) < 1e-6 * spread:
+            keep = thinned(W, target, keep) if len(keep) <= 30 else keep
             return keep if len(keep) <= MOST_EXACT else None
     return eliminate(W, target)
+
+
+def thinned(A: np.ndarray, z: np.ndarray, keep: list[int]) -> list[int]:
+    """Columns that depend on each other: drop one after another, largest norm first, as long as the fit stays exact."""
+    norms = np.linalg.norm(A[:, keep], axis=0)
+    s = np.linalg.svd(np.linalg.qr(A[:, keep] / norms, mode="r"), compute_uv=False)
+    if s[-1] > 1e-9 * s[0]:
+        return keep
+    for j in reversed(list(keep)):
+        fewer = [i for i in keep if i != j]
+        if fewer and np.linalg.norm(z - A[:, fewer] @ solve(A[:, fewer], z)) < 1e-9 * np.linalg.norm(z):
+            keep = fewer
+    return keep
 
 
 def eliminate(A: np.ndarray, z: np.ndarray) -> list[int] | None:
@@ -92,70 +105,3 @@ def polynomial_columns(P: np.ndarray, degree: int) -> tuple[np.ndarray, list[ex.
     variables = [ex.var(i) for i in range(P.shape[1])]
     A = np.concatenate([np.ones((len(P), 1)), poly.columns(P, exps)], 1)
     return A, [ex.ONE] + [ex.monomial(variables, e) for e in exps], [0] + [sum(e) for e in exps]
-
-
-def laurent_sums(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
-    """g(t) = sum of monomials with negative powers, and logarithms; positive inputs."""
-    v = view.head(rows)
-    k, n = v.k, len(v.t)
-    if not v.positive.all() or k > 8:
-        return
-    cost = {1: 5, 2: 4, 3: 4, 4: 3, 5: 3}.get(k, 2)
-    exps = laurent_exponents(k, cost, (-2, -1, 1, 2) if k > 2 else (-3, -2, -1, 1, 2, 3))
-    if len(exps) >= 0.6 * n:
-        return
-    logs = np.log(v.P)
-    A = np.concatenate([np.ones((n, 1)), np.exp(logs @ np.array(exps, float).T), logs], 1)
-    trees = [ex.ONE] + [ex.monomial(v.variables, e) for e in exps] + [("log", x) for x in v.variables]
-    for name in ("id", "log", "inv", "sq"):
-        clock.check()
-        outer = view.outer(name)
-        tree = None if outer is None else emit(outer, A, trees, rows)
-        if tree is not None:
-            yield tree
-
-
-def polynomial_sums(view: View, clock: Clock, outers: Sequence[str], rows: int = 500) -> Iterator[ex.Tree]:
-    """g(t) = a sparse polynomial."""
-    v = view.head(rows)
-    degree = min({1: 9, 2: 5, 3: 3, 4: 3}.get(v.k, 2), poly.best_degree(v.k, max(len(v.t) // 2, 2), 9))
-    A, trees, _ = polynomial_columns(v.P, degree)
-    for name in outers:
-        clock.check()
-        outer = view.outer(name)
-        tree = None if outer is None else emit(outer, A, trees, rows)
-        if tree is not None:
-            yield tree
-
-
-def extra_functions(k: int) -> Iterator[ex.Tree]:
-    """Functions that may multiply or join a polynomial."""
-    V = [ex.var(i) for i in range(k)]
-    for i in range(k):
-        for name in ("cos", "sin", "exp", "log", "tanh", "sqrt"):
-            yield (name, V[i])
-        for j in range(i + 1, k):
-            for name in ("cos", "sin", "exp"):
-                yield (name, ex.add(V[i], ex.mul(ex.const(-1.0), V[j])))
-                yield (name, ex.mul(V[i], V[j]))
-            yield ("sqrt", ex.mul(V[i], V[j]))
-
-
-def sums_with_function(view: View, clock: Clock, extra: ex.Tree, outers: Sequence[str], rows: int = 500):
-    """g(t) = p(x) + q(x) f(x) with one function f; yields formulas, then ends with the columns for a rational."""
-    v = view.head(rows)
-    with np.errstate(all="ignore"):
-        f = ex.column(extra, v.P)
-    if not np.isfinite(f).all():
-        return
-    A, trees, _ = polynomial_columns(v.P, 2 if v.k > 2 else 3)
-    A = np.concatenate([A, A * f[:, None]], 1)
-    trees = trees + [extra if ex.is_one(t) else ex.mul(t, extra) for t in trees]
-    if A.shape[1] > 0.6 * len(f):
-        return
-    for name in outers:
-        clock.check()
-        outer = view.outer(name)
-        tree = None if outer is None else emit(outer, A, trees, rows)
-        if tree is not None:
-            yield tree

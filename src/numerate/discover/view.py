@@ -24,9 +24,11 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     "cos": (np.cos, np.sin, lambda f: ("acos", f)),
     "tan": (np.tan, lambda t: 1 / np.cos(t) ** 2, lambda f: ("atan", f)),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
-    "asin": (np.arcsin, lambda t: 1 / np.sqrt(1 - t * t), lambda f: ("sin", f)),
+    "logit": (lambda t: np.log(1 / t - 1), lambda t: 1 / (t * (1 - t)), lambda f: ex.power(ex.add(ex.ONE, ("exp", f)), -1)),
+    "rest": (lambda t: np.log(1 - t), lambda t: 1 / (1 - t), lambda f: ex.add(ex.ONE, ex.mul(ex.fixed(-1.0), ("exp", f)))),
+    "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
 }
-INVERSE = {"log": "exp", "exp": "log", "sin": "asin", "cos": "acos", "tan": "atan", "tanh": "tanh", "asin": "sin"}
+DOMAIN = {"sin": (-np.pi / 2, np.pi / 2), "cos": (0, np.pi), "tan": (-np.pi / 2, np.pi / 2), "exp": (-300, 300)}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class View:
         w: (n,) the size of dy/dt: how much an error of t weighs in y.
         parts: the view's inputs as expressions of the original ones.
         lift: from a tree in the view's inputs to the formula for y.
+        noise: the error of y that no formula can go below; 0 where none is known.
     """
 
     P: np.ndarray
@@ -46,6 +49,7 @@ class View:
     w: np.ndarray
     parts: tuple[ex.Tree, ...]
     lift: Callable[[ex.Tree], ex.Tree]
+    noise: float = 0.0
 
     @property
     def k(self) -> int:
@@ -62,6 +66,15 @@ class View:
     @property
     def one_sign(self) -> bool:
         return bool((self.t > 0).all() or (self.t < 0).all())
+
+    @property
+    def scale(self) -> float:
+        """Root mean square of the target as it weighs in y."""
+        return float(np.sqrt(np.mean((self.t * self.w) ** 2))) + 1e-300
+
+    @property
+    def usable(self) -> bool:
+        return bool(np.isfinite(self.P).all() and np.isfinite(self.t).all() and np.isfinite(self.w).all())
 
     def head(self, rows: int) -> "View":
         """The first rows; they are in random order."""
@@ -97,9 +110,8 @@ class View:
             return self
         if name in ("sq", "invsq") and not self.one_sign:
             return None
-        if (name == "sin" and (np.abs(self.t) > np.pi / 2).any()) or (name == "cos" and _outside(self.t, 0, np.pi)):
-            return None
-        if (name == "tan" and (np.abs(self.t) > np.pi / 2).any()) or (name == "exp" and self.t.max() > 300):
+        low, high = DOMAIN.get(name, (-np.inf, np.inf))
+        if (self.t < low).any() or (self.t > high).any():
             return None
         with np.errstate(all="ignore"):
             z, dz = g(self.t), np.abs(slope(self.t))
@@ -108,10 +120,6 @@ class View:
         w = self.w / np.maximum(dz, 1e-6 * np.median(dz) + 1e-300)
         lift, minus = self.lift, name in ("sq", "invsq") and self.t[0] < 0
         return replace(self, t=z, w=w, lift=lambda f: lift(ex.mul(ex.fixed(-1.0), inverse(f)) if minus else inverse(f)))
-
-
-def _outside(t: np.ndarray, low: float, high: float) -> bool:
-    return bool((t < low).any() or (t > high).any())
 
 
 def root(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> View:
