@@ -19,7 +19,7 @@ from numerate.discover.dimensions import Unit, parse_units
 from numerate.discover.formula import Formula, Found
 from numerate.discover.frames import check_frame, target_names
 from numerate.discover.module import FormulaModule
-from numerate.discover.run import ConstantNote, explain_constants, find
+from numerate.discover.run import ConstantNote, explain_constants, find, values
 
 Progress = Callable[[Formula, float], None]
 
@@ -108,16 +108,16 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _each(self, of: Callable[[Found], Any]) -> Any:
-        values = [of(found) for found in self.found_]
-        return values[0] if self.single_ else values
+        each = [of(found) for found in self.found_]
+        return each[0] if self.single_ else each
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of the formula; X: (n, d) -> (n,) or (n, targets)"""
         check_is_fitted(self)
         check_frame(X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        values = np.stack([found.best.predict(X) for found in self.found_], -1)
-        return values[:, 0] if self.single_ else values
+        columns = np.stack([values(found.best, X, self.names_) for found in self.found_], -1)
+        return columns[:, 0] if self.single_ else columns
 
     def constants(self) -> list[ConstantNote]:
         """The free constants with standard errors; with units also what they are, as ``2*pi/sqrt(g_n)``."""

@@ -69,12 +69,16 @@ class _MathML(MathMLPresentationPrinter):
 
 def mathml(target: str, expression: sympy.Expr, relation: str = "=", digits: int = DIGITS) -> str:
     """``target = expression`` for a page: every browser typesets it, nothing is fetched."""
-    left = _MathML().doprint(sympy.Symbol(target))
-    right = _MathML().doprint(rounded(expression, digits))
+    left, right = (_plain(_MathML().doprint(each)) for each in (sympy.Symbol(target), rounded(expression, digits)))
     label = f"{target} {relation} {text(expression, digits)}".replace("&", "&amp;").replace('"', "&quot;")
     label = label.replace("<", "&lt;")
     equals = f"<mo>{relation}</mo>"
-    return f'<math display="block" aria-label="{label}"><mrow>{left}{equals}{right}</mrow></math>'
+    return f'<math displaystyle="true" aria-label="{label}"><mrow>{left}{equals}{right}</mrow></math>'
+
+
+def _plain(source: str) -> str:
+    """An ordinary e, and a thin space between factors, which may be words."""
+    return source.replace("&ExponentialE;", "e").replace("<mo>&InvisibleTimes;</mo>", '<mspace width="0.17em"/>')
 
 
 def identifiers(names: Sequence[str]) -> dict[str, str]:
@@ -157,7 +161,7 @@ def with_parameters(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Symb
     values: dict[sympy.Symbol, float] = {}
 
     def number(value: sympy.Expr) -> sympy.Expr:
-        if value in (1, -1, 0):
+        if value in (sympy.S.One, sympy.S.NegativeOne, sympy.S.Zero) and value.is_Integer:
             return value
         symbol = sympy.Dummy(f"c{len(values)}")
         values[symbol] = float(value)

@@ -84,6 +84,11 @@ def find(
     return found if units is None else sensible(found, units, target)
 
 
+def values(formula: Formula, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The formula's values at rows of a table with columns ``names``; X: (n, d) -> (n,)"""
+    return formula.predict(X[:, [list(names).index(name) for name in formula.names]])
+
+
 def check_functions(functions: Sequence[str] | None) -> None:
     """Raises ValueError at a function that no formula can contain."""
     for name in functions or ():
@@ -131,7 +136,7 @@ class ConstantNote:
     name: str = ""
 
     def __str__(self) -> str:
-        error = f" ± {self.standard_error:.1g}" if np.isfinite(self.standard_error) else ""
+        error = f" ± {self.standard_error:.1g}" if self.standard_error > 1e-12 * abs(self.value) else ""
         unit = f" {self.unit}" if self.unit not in ("", "1") else ""
         return f"{self.value:.{export.DIGITS}g}{error}{unit}" + (f" = {self.name}" if self.name else "")
 
