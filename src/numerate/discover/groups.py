@@ -78,9 +78,12 @@ def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock:
         a = np.linalg.lstsq(np.concatenate([np.ones((n, 1)), Z], 1), t, rcond=None)[0][1:]
         starts.append((a, directions[:r]))
     starts.append((np.zeros(d), rng.normal(size=(r, d))))
-    starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(5)]
-    until = clock.elapsed + 0.06 * clock.seconds
-    return index.fit_index(Z, y, starts, DEGREE[r], stop=lambda: clock.elapsed > until)
+    starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(14)]
+    until = clock.elapsed + 0.04 * clock.seconds
+    rough = index.fit_index(Z[:300], y[:300], starts, 2, steps=25, stop=lambda: clock.elapsed > until)
+    until = clock.elapsed + 0.05 * clock.seconds
+    again = ([(starts[0][0], starts[0][1])] if len(starts) > 15 else []) + [(a, B) for _, a, B in rough[:4]]
+    return index.fit_index(Z, y, again, DEGREE[r], stop=lambda: clock.elapsed > until)
 
 
 def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:
@@ -93,7 +96,9 @@ def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...]
             yield e
 
 
-def _with_front(Z, y, pos, pivots, R, degree) -> Groups | None:
+def _with_front(
+    Z: np.ndarray, y: np.ndarray, pos: np.ndarray, pivots: tuple[int, ...], R: list[list[Fraction]], degree: int
+) -> Groups | None:
     """With the groups fixed, the exponents in front by variable projection."""
     n, d = Z.shape
     free = [j for j in range(d) if j not in pivots and pos[j]]

@@ -5,6 +5,7 @@ connected components of the interactions are then fitted apart, with far higher 
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -100,3 +101,22 @@ def _refined(outer: View, name: str, components: list[list[int]], rows: int) -> 
         values.append(d @ c[start : start + d.shape[1]])
         start += d.shape[1]
     return Separation(name, components, values, float(np.sqrt(r @ r / max(len(r) - H.shape[1], 1))))
+
+
+def pure_powers(P: np.ndarray, s: Separation) -> tuple[list[Fraction | int], list[int]] | None:
+    """The components of a product that are powers of one input: exponents, and the inputs that are left; or None."""
+    front: list[Fraction | int] = [0] * P.shape[1]
+    for component, values in zip(s.components, s.values):
+        x = P[:, component[0]]
+        if len(component) > 1 or not (x > 0).all():
+            continue
+        A = np.stack([np.ones_like(x), np.log(x)], 1)
+        c = np.linalg.lstsq(A, values, rcond=None)[0]
+        near = Fraction(round(6 * c[1]), 6).limit_denominator(3)
+        straight = np.std(values - A @ c) < 0.05 * np.std(values) + 1e-12
+        if near and straight and abs(float(near) - c[1]) < 0.02:
+            front[component[0]] = near
+    if not any(front):
+        return None
+    others = [i for i in range(P.shape[1]) if not front[i]]
+    return (front, others) if others else None

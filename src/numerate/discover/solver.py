@@ -11,11 +11,12 @@ from numerate.discover import rational, spans
 from numerate.discover.clock import Clock
 from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.few import few_inputs
+from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
-from numerate.discover.separate import Separation, separate
+from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
 
@@ -75,6 +76,8 @@ class Solver:
             self.functions(view, source)
         if view.k > 1:
             self.peel(view, source)
+        if not grouped:
+            self.front(view, source)
         plans = [] if grouped else find_groups(view, self.clock, self.seed)
         view = self.noise_of_groups(view, plans)
         good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
@@ -126,6 +129,13 @@ class Solver:
                 self.groups = plan.rows
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 
+    def front(self, view: View, source: str) -> None:
+        """A monomial of the inputs that enter in no other way."""
+        plan = find_front(view)
+        if plan is not None:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.solve(plan.apply(view), f"{source} front")
+
     def differences(self, view: View, source: str) -> None:
         pairs = find_differences(view)
         if pairs:
@@ -140,6 +150,13 @@ class Solver:
                 self.peel_one(view, separation, f"{source} {separation.name} apart")
 
     def peel_one(self, view: View, s: Separation, source: str) -> None:
+        if s.name == "log":
+            powers = pure_powers(view.P, s)
+            if powers is not None:
+                front, others = powers
+                rest = view.over(ex.monomial(view.variables, front)).of([ex.var(i) for i in others])
+                Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} powers")
+                return
         first = min(range(len(s.components)), key=lambda i: len(s.components[i]))
         mine = s.components[first]
         others = [i for i in range(view.k) if i not in mine]
