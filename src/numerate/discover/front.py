@@ -18,7 +18,7 @@ def find_front(view: View, rows: int = 500) -> Groups | None:
     pos = v.positive
     if v.k < 3 or pos.sum() < 1:
         return None
-    y = v.t * v.w
+    y = v.t
     Z = np.where(pos, np.log(np.abs(v.P) + 1e-300), 0.0)
     Z = Z - Z.mean(0)
     chosen: list[int] = []

@@ -23,6 +23,7 @@ class Separation:
     components: list[list[int]]
     values: list[np.ndarray]
     error: float  # of y
+    errors: list[float]  # of y, by what each component is not known
 
 
 def separate(view: View, names: tuple[str, ...] = ("id", "log", "inv", "sq"), rows: int = 800) -> list[Separation]:
@@ -42,7 +43,7 @@ def separate(view: View, names: tuple[str, ...] = ("id", "log", "inv", "sq"), ro
         components = interacting(H, powers, outer.head(rows), view.noise)
         if len(components) > 1:
             found.append(_refined(outer, name, components, min(4 * rows, len(view.t))))
-    good = [s for s in found if s is not None and s.error < max(1e-2 * view.scale, 1.3 * view.noise)]
+    good = [s for s in found if s is not None and s.error < max(2e-3 * view.scale, 1.3 * view.noise)]
     return sorted(good, key=lambda s: s.error)
 
 
@@ -96,11 +97,13 @@ def _refined(outer: View, name: str, components: list[list[int]], rows: int) -> 
         return None
     c = np.linalg.lstsq(H[fit] / norms * w[fit, None], outer.t[fit] * w[fit], rcond=1e-14)[0] / norms
     r = (outer.t - H @ c)[fit] * outer.w[fit]
+    error = float(np.sqrt(r @ r / max(len(r) - H.shape[1], 1)))
+    errors = [3 * error * float(np.sqrt((1 + d.shape[1]) / len(r))) for d in designs]
     values, start = [], 1
     for d in designs:
         values.append(d @ c[start : start + d.shape[1]])
         start += d.shape[1]
-    return Separation(name, components, values, float(np.sqrt(r @ r / max(len(r) - H.shape[1], 1))))
+    return Separation(name, components, values, error, errors)
 
 
 def pure_powers(P: np.ndarray, s: Separation) -> tuple[list[Fraction | int], list[int]] | None:
