@@ -87,7 +87,7 @@ def _functions(X: np.ndarray, V: list[ex.Tree], arguments: list[ex.Tree], sums: 
         arguments += [ex.add(V[0], ex.mul(ex.const(c), ex.power(V[0], 2))) for c in (1.0, -1.0)]
     scales = [1.0, 2.0, 0.5, np.pi, 2 * np.pi]
     if k == 1:
-        scales = sorted({*scales, *np.round(np.geomspace(0.03, 12, 42), 4)})
+        scales = sorted({*scales, *np.round(np.geomspace(0.03, 12, 28), 4)})
     out = []
     for a in arguments:
         with np.errstate(all="ignore"):
@@ -202,20 +202,38 @@ def best_pairs(
     price = np.zeros(len(ids)) if penalty is None else penalty[ids]
     single = np.argsort(np.log(np.maximum(1 - c**2, 1e-15)) + price)[:top]
     out = [(max(1 - c[j] ** 2, 0.0), (int(ids[j]),)) for j in single]
-    best = []
+    return out + _pairs(P, c, ids, price, t, top, chunk)
+
+
+def _pairs(P: np.ndarray, c: np.ndarray, ids: np.ndarray, price: np.ndarray, t: np.ndarray, top: int, chunk: int) -> list[Chosen]:
+    """Pairs ranked in single precision, the best of them measured in double."""
+    P4, c4, price4 = P.astype(np.float32), c.astype(np.float32), price.astype(np.float32)
+    ranked = []
     for s in range(0, len(ids), chunk):
-        G = P[:, s : s + chunk].T @ P
-        ci = c[s : s + chunk, None]
+        G = P4[:, s : s + chunk].T @ P4[:, s:]
+        ci, cj = c4[s : s + chunk, None], c4[s:]
         den = 1 - G * G
-        den[den < 1e-7] = np.inf
-        rest = np.maximum(1 - (ci * ci + c * c - 2 * ci * c * G) / den, 0.0)
-        score = np.log(np.maximum(rest, 1e-15)) + price[s : s + chunk, None] + price
-        for f in np.argpartition(score.ravel(), min(2 * top, score.size - 1))[: 2 * top]:
-            i, j = divmod(int(f), len(ids))
-            if i + s < j:
-                best.append((score[i, j], float(rest[i, j]), (int(ids[i + s]), int(ids[j]))))
+        den[den < 1e-5] = np.inf
+        G *= -2 * ci * cj
+        G += ci * ci
+        G += cj * cj
+        G /= den
+        np.subtract(1, G, out=G)
+        np.maximum(G, 1e-7, out=G)
+        np.log(G, out=G)
+        G += price4[s : s + chunk, None]
+        G += price4[s:]
+        for f in np.argpartition(G, min(4 * top, G.size - 1), axis=None)[: 4 * top]:
+            i, j = divmod(int(f), G.shape[1])
+            if i < j:
+                ranked.append((float(G[i, j]), i + s, j + s))
+    best = []
+    for _, i, j in sorted(ranked)[: 2 * top]:
+        g = P[:, i] @ P[:, j]
+        rest = max(1 - (c[i] ** 2 + c[j] ** 2 - 2 * c[i] * c[j] * g) / max(1 - g * g, 1e-12), 0.0)
+        best.append((np.log(max(rest, 1e-15)) + price[i] + price[j], rest, (int(ids[i]), int(ids[j]))))
     best.sort(key=lambda b: b[0])
-    return out + [b[1:] for b in best[:top]]
+    return [(float(rest), pair) for _, rest, pair in best[:top]]
 
 
 def extend(target: np.ndarray, base: np.ndarray, F: np.ndarray, start: Sequence[int], terms: int) -> list[Chosen]:

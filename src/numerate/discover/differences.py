@@ -13,21 +13,27 @@ def find_differences(view: View, rows: int = 1000) -> list[tuple[int, int, float
     if v.k < 2:
         return []
     t = v.t * v.w
-    degree = poly.best_degree(v.k, len(t) // 3, 7)
-    full = poly.smooth_residual(v.P, t, degree)[0]
-    if not 1e-9 * np.std(t) < full < 0.3 * np.std(t):
+    columns = len(t) // 4
+    full = poly.smooth_residual(v.P, v.t, poly.best_degree(v.k, columns, 9), v.w)[0]
+    if full < 1e-9 * np.std(t):
         return []
-    out, used = [], set()
+    same, more = poly.best_degree(v.k, columns, 9), poly.best_degree(v.k - 1, columns, 16)
+    out: list[tuple[int, int, float]] = []
+    levels = []
     for sign in (-1.0, 1.0):
         for i in range(v.k):
             for j in range(i):
-                if {i, j} & used:
-                    continue
                 V = np.delete(v.P, i, 1)
                 V[:, j] = v.P[:, j] + sign * v.P[:, i]
-                if poly.smooth_residual(V, t, degree)[0] < 1.03 * full:
-                    out.append((j, i, sign))
-                    used |= {i, j}
+                level = poly.smooth_residual(V, v.t, same, v.w)[0]
+                if level > 1.03 * full and more > same:
+                    level = poly.smooth_residual(V, v.t, more, v.w)[0] if level < 2 * full else level
+                    level = level if level < 0.5 * full else np.inf
+                if level < min(1.03 * full, 0.3 * np.std(t)):
+                    levels.append((level, j, i, sign))
+    for _, j, i, sign in sorted(levels):
+        if not any({i, j} & {a, b} for a, b, _ in out):
+            out.append((j, i, sign))
     return out
 
 

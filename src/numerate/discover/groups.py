@@ -33,7 +33,7 @@ class Groups:
 def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: int = 600) -> list[Groups]:
     """Groups by power units with a free link, fewest first. Inputs of both signs stay themselves."""
     v = view.head(rows)
-    y, d = v.t * v.w, v.k
+    y, d = v.t, v.k
     pos = view.positive
     if d < 2 or not pos.any():
         return []
@@ -41,10 +41,11 @@ def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: in
     Z = logarithms(v.P, pos)
     found: list[Groups] = []
     tried = set()
+    fits: list[tuple[float, np.ndarray, np.ndarray]] = []
     for r in range(1, min(most, d) + 1):
         if clock.left < 0.1 * clock.seconds or (r == 3 and d == 3):
             break
-        fits = [(0.0, np.zeros(d), np.eye(d))] if r == d else _fits(Z, y, r, rng, clock)
+        fits = [(0.0, np.zeros(d), np.eye(d))] if r == d else _fits(Z, y, r, rng, clock, fits[:1])
         for _, _, B in fits[:2]:
             for pivots, R in _roundings(B, pos):
                 key = (pivots, tuple(map(tuple, R)))
@@ -67,8 +68,11 @@ def logarithms(P: np.ndarray, pos: np.ndarray) -> np.ndarray:
     return (Z - Z.mean(0)) / np.where(pos, 1.0, Z.std(0) + 1e-300)
 
 
-def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock: Clock):
-    """The index model from a start at the surrogate's gradients and from random ones."""
+def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock: Clock, fewer: list):
+    """The index model from the surrogate's gradients, from the fit with one group less, and from random starts.
+
+    All starts take a few steps with a link of degree two; the best go on with the full degree.
+    """
     n, d = Z.shape
     starts: list[index.Start] = []
     if (y > 0).all() or (y < 0).all():
@@ -77,10 +81,14 @@ def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock:
         directions = np.linalg.svd(G - G.mean(0), full_matrices=False)[2]
         a = np.linalg.lstsq(np.concatenate([np.ones((n, 1)), Z], 1), t, rcond=None)[0][1:]
         starts.append((a, directions[:r]))
+    starts += [(a, np.concatenate([B, rng.normal(size=(1, d))])) for _, a, B in fewer if len(B) == r - 1 for _ in range(4)]
     starts.append((np.zeros(d), rng.normal(size=(r, d))))
-    starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(5)]
-    until = clock.elapsed + 0.06 * clock.seconds
-    return index.fit_index(Z, y, starts, DEGREE[r], stop=lambda: clock.elapsed > until)
+    starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(12)]
+    until = clock.elapsed + 0.04 * clock.seconds
+    rough = index.fit_index(Z[:300], y[:300], starts, 2, steps=25, stop=lambda: clock.elapsed > until)
+    until = clock.elapsed + 0.05 * clock.seconds
+    again = starts[:1] + [(a, B) for _, a, B in rough[:4]]
+    return index.fit_index(Z, y, again, DEGREE[r], stop=lambda: clock.elapsed > until)
 
 
 def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:
@@ -93,7 +101,9 @@ def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...]
             yield e
 
 
-def _with_front(Z, y, pos, pivots, R, degree) -> Groups | None:
+def _with_front(
+    Z: np.ndarray, y: np.ndarray, pos: np.ndarray, pivots: tuple[int, ...], R: list[list[Fraction]], degree: int
+) -> Groups | None:
     """With the groups fixed, the exponents in front by variable projection."""
     n, d = Z.shape
     free = [j for j in range(d) if j not in pivots and pos[j]]

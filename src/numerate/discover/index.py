@@ -69,7 +69,7 @@ def project(
 
     a, B = _normalised(a, B)
     res, kept = evaluate(a, B)
-    loss, damping = res @ res, 1e-2
+    loss, damping, slow = res @ res, 1e-2, 0
     for _ in range(steps):
         w, span, slopes, norms, Q, R = kept
         c = np.linalg.lstsq(R, Q.T @ t, rcond=1e-12)[0] / norms
@@ -90,7 +90,8 @@ def project(
             break
         gain = 1 - loss2 / loss
         a, B, res, kept, loss, damping = a2, B2, res2, kept2, loss2, max(damping / 5, 1e-9)
-        if gain < 1e-4 or loss < 1e-24 * n:
+        slow = slow + 1 if gain < 1e-3 else 0
+        if slow == 3 or loss < 1e-24 * n:
             break
     return float(np.sqrt(loss / n)), a, B
 

@@ -52,6 +52,7 @@ class Pool:
         self.allowed, self.improved = allowed, improved
         self.found: list[Candidate] = []
         self.noise: float | None = None  # relative to the root mean square of y
+        self.floor = FLOOR  # errors below this count as this
         self._seen: set[ex.Tree] = set()
 
     @property
@@ -61,7 +62,7 @@ class Pool:
     def score(self, tree: ex.Tree, error: float) -> float:
         """Description length in nats: residuals, constants, structure."""
         n, k = len(self.y), len(ex.constants(tree))
-        return n * np.log(max(error, FLOOR)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
+        return n * np.log(max(error, self.floor)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
 
     def offer(self, tree: ex.Tree, source: str) -> None:
         """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
@@ -73,7 +74,7 @@ class Pool:
         some = slice(0, 300)
         weights = None if self.weights is None else self.weights[some]
         fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
-        least = min((c.error for c in self.found), default=np.inf)
+        least = max(min((c.error for c in self.found), default=np.inf), self.floor)
         if fit.error > (3 if self.noise is None else 1.1) * least + 1e-9:
             return
         if len(self.y) > 300:

@@ -42,7 +42,7 @@ def rationals_with(view: View, functions: Sequence[ex.Tree], clock: Clock, rows:
     parts = [*v.variables, *functions]
     A, trees, _ = polynomial_columns(P, 2)
     trees = [ex.substitute(t, parts) for t in trees]
-    yield from _quotients(view, Columns(A, trees), Columns(A, trees), clock, rows)
+    yield from _quotients(view, Columns(A, trees), Columns(A, trees), clock, rows, ("id", "sq", "cos", "tan", "log"))
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ class Columns:
     trees: Sequence[ex.Tree]
 
 
-def _quotients(view: View, above: Columns, below: Columns, clock: Clock, rows: int) -> Iterator[ex.Tree]:
+def _quotients(
+    view: View, above: Columns, below: Columns, clock: Clock, rows: int, names: Sequence[str] = ("id", "sq")
+) -> Iterator[ex.Tree]:
     if above.A.shape[1] + below.A.shape[1] > 0.7 * min(rows, len(view.t)):
         return
-    for name in ("id", "sq"):
+    for name in names:
         clock.check()
         outer = view.outer(name)
         if outer is None:

@@ -1,5 +1,6 @@
 """Constants as people write them: rationals, multiples of pi, roots, short decimals."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -51,11 +52,11 @@ def simplest(value: float, width: float) -> tuple[sp.Expr, float] | None:
             best = (got[1] + extra, sp.Rational(got[0].numerator, got[0].denominator) * name, float(got[0]) * factor)
     for digits in range(1, 5):
         short = round(value, digits)
-        bits = np.log2(abs(short) * 10**digits + 1) + 2
+        bits = math.log2(abs(short) * 10**digits + 1) + 2
         if short and abs(short - value) <= width and (best is None or bits < best[0]):
             best = (bits, sp.Rational(Fraction(str(short)).numerator, Fraction(str(short)).denominator), short)
             break
-    if best is None or (2 ** best[0] * 2 * width / abs(value) > 0.6 and best[0] >= 4):
+    if best is None or (best[0] >= 4 and best[0] + math.log2(2 * width / abs(value)) > math.log2(0.6)):
         return None
     return best[1], best[2]
 
@@ -65,7 +66,7 @@ def _rational(value: float, width: float, most: int = 40) -> tuple[Fraction, flo
     for den in range(1, most + 1):
         num = round(value * den)
         if num and abs(num / den - value) <= width:
-            return Fraction(num, den), float(np.log2(abs(num) + 1) + 1.2 * np.log2(den))
+            return Fraction(num, den), math.log2(abs(num) + 1) + 1.2 * math.log2(den)
     return None
 
 

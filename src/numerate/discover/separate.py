@@ -5,6 +5,7 @@ connected components of the interactions are then fitted apart, with far higher 
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Separation:
     components: list[list[int]]
     values: list[np.ndarray]
     error: float  # of y
+    errors: list[float]  # of y, by what each component is not known
 
 
 def separate(view: View, names: tuple[str, ...] = ("id", "log", "inv", "sq"), rows: int = 800) -> list[Separation]:
@@ -41,7 +43,7 @@ def separate(view: View, names: tuple[str, ...] = ("id", "log", "inv", "sq"), ro
         components = interacting(H, powers, outer.head(rows), view.noise)
         if len(components) > 1:
             found.append(_refined(outer, name, components, min(4 * rows, len(view.t))))
-    good = [s for s in found if s is not None and s.error < max(1e-2 * view.scale, 1.3 * view.noise)]
+    good = [s for s in found if s is not None and s.error < max(2e-3 * view.scale, 1.3 * view.noise)]
     return sorted(good, key=lambda s: s.error)
 
 
@@ -95,8 +97,29 @@ def _refined(outer: View, name: str, components: list[list[int]], rows: int) -> 
         return None
     c = np.linalg.lstsq(H[fit] / norms * w[fit, None], outer.t[fit] * w[fit], rcond=1e-14)[0] / norms
     r = (outer.t - H @ c)[fit] * outer.w[fit]
+    error = float(np.sqrt(r @ r / max(len(r) - H.shape[1], 1)))
+    errors = [3 * error * float(np.sqrt((1 + d.shape[1]) / len(r))) for d in designs]
     values, start = [], 1
     for d in designs:
         values.append(d @ c[start : start + d.shape[1]])
         start += d.shape[1]
-    return Separation(name, components, values, float(np.sqrt(r @ r / max(len(r) - H.shape[1], 1))))
+    return Separation(name, components, values, error, errors)
+
+
+def pure_powers(P: np.ndarray, s: Separation) -> tuple[list[Fraction | int], list[int]] | None:
+    """The components of a product that are powers of one input: exponents, and the inputs that are left; or None."""
+    front: list[Fraction | int] = [0] * P.shape[1]
+    for component, values in zip(s.components, s.values):
+        x = P[:, component[0]]
+        if len(component) > 1 or not (x > 0).all():
+            continue
+        A = np.stack([np.ones_like(x), np.log(x)], 1)
+        c = np.linalg.lstsq(A, values, rcond=None)[0]
+        near = Fraction(round(6 * c[1]), 6).limit_denominator(3)
+        straight = np.std(values - A @ c) < 0.05 * np.std(values) + 1e-12
+        if near and straight and abs(float(near) - c[1]) < 0.02:
+            front[component[0]] = near
+    if not any(front):
+        return None
+    others = [i for i in range(P.shape[1]) if not front[i]]
+    return (front, others) if others else None

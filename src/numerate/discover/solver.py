@@ -10,12 +10,14 @@ from numerate.discover import expressions as ex
 from numerate.discover import rational, spans
 from numerate.discover.clock import Clock
 from numerate.discover.differences import apply_differences, find_differences
+from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
+from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
-from numerate.discover.separate import Separation, separate
+from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
 
@@ -70,18 +72,30 @@ class Solver:
         if not view.usable or view.k == 0:
             return
         self.offer(monomials(view), f"{source} monomial")
+        if view.k == 1 and view.noise:
+            self.few(view, source)
         self.plain(view, source)
         with self.clock.share(0.12 * self.clock.seconds):
             self.functions(view, source)
-        if view.k > 1:
-            self.peel(view, source)
+        if view.k == 1:
+            if not view.noise:
+                self.few(view, source)
+            return
+        self.peel(view, source)
+        self.factor(view, source)
+        front = None if grouped or "front" in source else find_front(view)
+        if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
+            self.front(view, front, source)
+            front = None
         plans = [] if grouped else find_groups(view, self.clock, self.seed)
-        view = self.noise_of_groups(view, plans)
+        if not source:
+            view = self.noise_of_groups(view, plans)
         good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
         self.follow(view, good, source)
+        self.front(view, front, source)
         if view.k <= 2:
             self.few(view, source)
-        if not grouped and view.k > 1:
+        if not grouped:
             self.differences(view, source)
         if view.k == 3:
             self.few(view, source)
@@ -122,9 +136,15 @@ class Solver:
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:
             inner = plan.apply(view)
-            if self.depth == 0:
+            if self.depth == 0 and "front" not in source:
                 self.groups = plan.rows
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
+
+    def front(self, view: View, plan: Groups | None, source: str) -> None:
+        """A monomial of the inputs that enter in no other way."""
+        if plan is not None:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.solve(plan.apply(view), f"{source} front")
 
     def differences(self, view: View, source: str) -> None:
         pairs = find_differences(view)
@@ -139,7 +159,23 @@ class Solver:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.peel_one(view, separation, f"{source} {separation.name} apart")
 
+    def factor(self, view: View, source: str) -> None:
+        """A function of one input, or of a difference, as a factor of a target of both signs."""
+        if self.depth >= DEEPEST or view.one_sign:
+            return
+        for tree, others in factors(view)[:2]:
+            with self.clock.share(0.3 * self.clock.seconds):
+                rest = view.over(tree).of([ex.var(i) for i in others])
+                Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} {tree[0]} off")
+
     def peel_one(self, view: View, s: Separation, source: str) -> None:
+        if s.name == "log":
+            powers = pure_powers(view.P, s)
+            if powers is not None:
+                front, others = powers
+                rest = view.over(ex.monomial(view.variables, front)).of([ex.var(i) for i in others])
+                Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} powers")
+                return
         first = min(range(len(s.components)), key=lambda i: len(s.components[i]))
         mine = s.components[first]
         others = [i for i in range(view.k) if i not in mine]
@@ -148,11 +184,11 @@ class Solver:
         if outer is None:
             return
         w = outer.w * (np.abs(view.t / values) if s.name == "log" else 1.0)
-        noise = max(s.error, 1e-12 * view.scale)
+        noise = max(s.errors[first], 1e-12 * view.scale)
         for tree in self.component(outer.P[:, mine], values, w, noise):
             there = ex.substitute(tree, [ex.var(i) for i in mine])
             rest = outer.over(there) if s.name == "log" else outer.minus(there)
-            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, 3 * noise))
+            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, 10 * noise))
             if rest.usable:
                 inner = Solver(self.pool, self.clock, self.seed, self.depth + 1)
                 inner.solve(rest, source)
@@ -163,11 +199,11 @@ class Solver:
         scale = np.sqrt(np.mean(w**2))
         part = replace(part, noise=noise / scale)
         pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
-        pool.noise = part.noise / part.scale
+        pool.noise = pool.floor = part.noise / part.scale
         inner = Solver(pool, self.clock, self.seed, self.depth + 1)
         try:
             with self.clock.share(0.2 * self.clock.seconds):
-                inner.solve(part, "")
+                inner.solve(part, "component")
         except Solved:
             pass
         return [c.tree for c in pool.found[:2] if c.error < 3 * pool.noise]

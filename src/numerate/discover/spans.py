@@ -6,6 +6,7 @@ for every outer function g at once whether g(t) lies in the span; only then are 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -56,21 +57,12 @@ def halves(P: np.ndarray, rows: int) -> Design | None:
     if not pos.any() or k > 4:
         return None
     roots = np.where(pos, np.sqrt(np.abs(P)), P)
-    V = [("sqrt", ex.var(i)) if pos[i] else ex.var(i) for i in range(k)]
+    V = [ex.var(i) for i in range(k)]
     exps = poly.exponents(k, {1: 8, 2: 6, 3: 5}.get(k, 4))
     if len(exps) >= 0.6 * rows:
         return None
-    trees = []
-    for e in exps:
-        V2 = [ex.power(x[1], 1) if x[0] == "sqrt" else x for x in V]
-        trees.append(ex.monomial(V2, [_half(q) if pos[i] else q for i, q in enumerate(e)]))
+    trees = [ex.monomial(V, [Fraction(q, 2) if pos[i] else q for i, q in enumerate(e)]) for e in exps]
     return Design("halves", np.concatenate([np.ones((len(P), 1)), poly.columns(roots, exps)], 1), [ex.ONE, *trees])
-
-
-def _half(q: int):
-    from fractions import Fraction
-
-    return Fraction(q, 2)
 
 
 def with_functions(P: np.ndarray, functions: Sequence[ex.Tree], degree: int) -> Design | None:
@@ -110,8 +102,8 @@ def function_sets(P: np.ndarray, allowed: frozenset[str] | None) -> Iterator[tup
     k = P.shape[1]
     signed = [i for i in range(k) if P[:, i].min() < 0 < P[:, i].max()]
     if ok("sin", "cos"):
-        yield from ((("sin", a), ("cos", a)) for a in args)
-        yield from ((("sin", ex.mul(ex.fixed(2.0), a)), ("cos", ex.mul(ex.fixed(2.0), a))) for a in args[: 4 * k])
+        yield from (waves(a) for a in args)
+        yield from (waves(ex.mul(ex.fixed(0.5), a), 1) for a in args[:k])
     if ok("exp"):
         yield from ((("exp", a), ("exp", ex.mul(minus, a))) for a in args)
     for name in ("sqrt", "log", "tanh", "atan"):
@@ -124,6 +116,29 @@ def function_sets(P: np.ndarray, allowed: frozenset[str] | None) -> Iterator[tup
             a, b = ex.var(i), ex.var(j)
             singles = [("sin", a), ("cos", a), ("sin", b), ("cos", b)]
             yield (*singles, *[ex.mul(f, g) for f in singles[:2] for g in singles[2:]])
+
+
+def waves(a: ex.Tree, order: int = 2) -> tuple[ex.Tree, ...]:
+    """sin and cos of the multiples of an angle."""
+    multiples = [a if m == 1 else ex.mul(ex.fixed(float(m)), a) for m in range(1, order + 1)]
+    return tuple((name, m) for m in multiples for name in ("sin", "cos"))
+
+
+def laurent_waves(P: np.ndarray) -> Iterator[Design | None]:
+    """Laurent polynomials of all inputs but one, times waves of that one."""
+    k, pos = P.shape[1], (P > 0).all(0)
+    for i in range(k) if 2 <= k <= 3 else ():
+        rest = [j for j in range(k) if j != i]
+        if not pos[rest].all():
+            continue
+        exps = sparse.laurent_exponents(k - 1, 6 if k == 3 else 4, (-3, -2, -1, 1, 2, 3))
+        base = np.concatenate([np.ones((len(P), 1)), np.exp(np.log(P[:, rest]) @ np.array(exps, float).T)], 1)
+        trees = [ex.ONE] + [ex.monomial([ex.var(j) for j in rest], e) for e in exps]
+        columns, all_trees = [base], list(trees)
+        for f in waves(ex.var(i)):
+            columns.append(base * ex.column(f, P)[:, None])
+            all_trees += [f if ex.is_one(t) else ex.mul(t, f) for t in trees]
+        yield Design("laurent waves", np.concatenate(columns, 1), all_trees)
 
 
 def quotient_functions(P: np.ndarray, allowed: frozenset[str] | None) -> Iterator[tuple[ex.Tree, ...]]:
@@ -208,3 +223,5 @@ def function_designs(view: View, rows: int, allowed: frozenset[str] | None) -> I
             if (1 + len(functions)) * (1 + len(poly.exponents(view.k, degree))) < min(0.35 * len(P), 140):
                 yield with_functions(P, functions, degree)
                 break
+    if allowed is None or {"sin", "cos"} <= allowed:
+        yield from laurent_waves(P)
