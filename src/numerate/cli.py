@@ -180,6 +180,48 @@ def demo(out: Out = Path("results")) -> None:
 
 
 @app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table with column names: CSV, Parquet or Excel.")],
+    target: Annotated[str | None, typer.Option(help="The column to explain.")] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help="Columns to explain it by, separated by commas (default: all others).")
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of time: find a differential equation for every other column, or for --inputs."),
+    ] = None,
+    trajectory: Annotated[
+        str | None, typer.Option(help="With --time: the column that tells trajectories apart.")
+    ] = None,
+    units: Annotated[
+        str | None, typer.Option(help="Units of the inputs in order, then of the target: 'm, s, kg m/s^2'.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Processor time for each formula; a law may be found much earlier.")] = 10.0,
+    functions: Annotated[
+        str | None, typer.Option(help="Functions a formula may contain, such as 'exp,log'; 'none' for powers only.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same formula.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
+) -> None:
+    """Find the formula behind a table; Ctrl-C gives the best so far."""
+    from numerate import cli_fit
+
+    wanted = cli_fit.Wanted(
+        data, target, _words(inputs), time, trajectory, units, seconds, _words(functions), size, seed,
+        out or Path("results") / "fit" / data.stem,
+    )  # fmt: skip
+    cli_fit.run(wanted, _print)
+
+
+def _words(text: str | None) -> list[str] | None:
+    """``a, b`` -> [a, b]; ``none`` -> []"""
+    if text is None:
+        return None
+    return [] if text.strip() == "none" else [word.strip() for word in text.split(",") if word.strip()]
+
+
+@app.command()
 def report(
     ids: Ids,
     size: Annotated[

@@ -1,0 +1,106 @@
+"""From candidates to formulas: constants rounded, exactness decided on rows kept apart, the front of error against size."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import sympy as sp
+
+from numerate.discover import expressions as ex
+from numerate.discover.formula import Formula
+from numerate.discover.pool import Candidate
+from numerate.discover.refit import Fit, refit, relative_error
+from numerate.discover.rounding import drop_idle, exact, round_constants
+
+LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a law
+
+
+class Chooser:
+    """Turns candidates into formulas on all the data.
+
+    Args:
+        X, y, weights: all rows; the first ``seen`` of them were searched.
+        names: of the inputs.
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, seen: int, names: Sequence[str]
+    ) -> None:
+        self.X, self.y, self.weights, self.seen = X, y, weights, seen
+        self.names = tuple(names)
+        self.symbols = [sp.Symbol(n) for n in names]
+
+    def formula(self, candidate: Candidate, rounded: bool = True) -> Formula:
+        """The candidate with its idle terms dropped and its constants rounded."""
+        X, y, w = self.X, self.y, self.weights
+        fit = Fit(candidate.tree, candidate.error, candidate.standard_errors)
+        marks: dict[int, sp.Expr] = {}
+        if rounded:
+            fit = drop_idle(refit(fit.tree, X, y, w, steps=10), X, y, w)
+            fit, marks = round_constants(fit, X, y, w)
+        error = relative_error(fit.tree, X, y, w)
+        scale = float(np.sqrt(np.average(y**2, weights=w)))
+        free = [i for i in range(len(ex.constants(fit.tree))) if i not in marks]
+        values = ex.constants(fit.tree)
+        constants = {f"c{n}": (values[i], float(fit.standard_errors[i])) for n, i in enumerate(free)}
+        return Formula(
+            expression=self._expression(fit.tree, marks),
+            error=error * scale,
+            relative_error=error,
+            size=ex.size(fit.tree),
+            constants=constants,
+            exact=self.is_law(fit.tree, marks),
+            names=self.names,
+            tree=fit.tree,
+        )
+
+    def _expression(self, tree: ex.Tree, marks: dict[int, sp.Expr]) -> sp.Expr:
+        order = iter(range(len(ex.constants(tree))))
+
+        def go(t: ex.Tree) -> ex.Tree:
+            if t[0] == "c":
+                i = next(order)
+                return ("k", marks.get(i, sp.Float(t[1], 15)))
+            return tuple(go(s) if isinstance(s, tuple) else s for s in t)
+
+        return ex.to_sympy(go(tree), self.symbols, lambda v: v if isinstance(v, sp.Basic) else exact(v))
+
+    def is_law(self, tree: ex.Tree, marks: dict[int, sp.Expr]) -> bool:
+        """Exact on rows kept apart, few constants that are not simple, and still exact where it was not fitted.
+
+        The last test refits the constants on the inner rows and asks for the outer ones: a law extrapolates to the last
+        digits, an approximant does not.
+        """
+        X, y, w = self.X, self.y, self.weights
+        c = ex.constants(tree)
+        free = len(c) - len(marks)
+        if relative_error(tree, X[self.seen :], y[self.seen :], None) > LAW or relative_error(tree, X, y, w) > LAW:
+            return False
+        if len(y) < 3 * len(c) + 5 or free > 6 or ex.size(tree) > 80:
+            return False
+        if len(c) < 3:
+            return True
+        centre, spread = np.median(X, 0), np.std(X, 0) + 1e-300
+        distance = np.max(np.abs((X - centre) / spread), 1)
+        inner = distance <= np.quantile(distance, 0.6)
+        if inner.sum() < 2 * len(c) or inner.all():
+            return True
+        again = refit(tree, X[inner], y[inner], steps=10)
+        scale = np.sqrt(np.mean(y**2))
+        with np.errstate(all="ignore"):
+            miss = np.sqrt(np.mean((ex.column(again.tree, X[~inner]) - y[~inner]) ** 2)) / scale
+        return bool(miss < 1e-8)
+
+    def front(self, candidates: Sequence[Candidate], best: Formula, most: int = 12) -> list[Formula]:
+        """Each formula better than every smaller one, smallest first."""
+        by_size: dict[int, Candidate] = {}
+        for c in candidates:
+            s = ex.size(c.tree)
+            if s not in by_size or c.error < by_size[s].error:
+                by_size[s] = c
+        kept: list[Candidate] = []
+        for s in sorted(by_size):
+            if not kept or by_size[s].error < 0.99 * kept[-1].error:
+                kept.append(by_size[s])
+        formulas = [self.formula(c, rounded=False) for c in kept if ex.size(c.tree) != best.size][:most]
+        formulas = [f for f in formulas if f.size < best.size or f.relative_error < 0.99 * best.relative_error]
+        return sorted([*formulas, best], key=lambda f: f.size)

@@ -1,0 +1,368 @@
+"""Ordinary differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import sympy
+
+from numerate.discover.checks import check_columns, check_finite, check_names
+from numerate.discover.export import compiled, with_parameters
+from numerate.discover.formula import Formula, Found
+from numerate.discover.search import search
+
+MINIMUM_POINTS = 20
+CLEAN = 1e-5
+"""Noise below this part of a state's standard deviation needs no smoothing."""
+REPEATS = 4
+"""Times that made-up noise is smoothed, to see what it does to the slopes."""
+AROUND = 4
+"""Points on both sides over which errors of slopes are averaged."""
+EDGE = 6
+"""Points at both ends whose derivatives are not trusted."""
+SEGMENT, MOST_SUBSTEPS = 10, 64
+"""Points of a piece of trajectory that is integrated on its own when constants are refined, and steps between them at most."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States at increasing times; t: (n,), x: (n, d)"""
+
+    t: np.ndarray
+    x: np.ndarray
+
+
+@dataclass(frozen=True)
+class Equations:
+    """One equation dx_i/dt = f_i(x) for each state.
+
+    ``formulas``: sympy, in the states' names, the constants refined by integration. ``found``: what the search gave for
+    each derivative. ``standard_errors``: of the constants of each formula, in order of appearance. ``error``: root mean
+    square of the simulation's distance from the data, each state in units of its standard deviation; not finite if the
+    simulation leaves the data for good.
+    """
+
+    names: tuple[str, ...]
+    formulas: tuple[sympy.Expr, ...]
+    found: tuple[Found, ...]
+    error: float
+
+    def derivative(self) -> Callable[[float, np.ndarray], np.ndarray]:
+        """The right-hand side f(t, x), as :func:`scipy.integrate.solve_ivp` takes it."""
+        functions = [compiled(each, [sympy.Symbol(name) for name in self.names]) for each in self.formulas]
+
+        def right(_: float, x: np.ndarray) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                return np.array([float(function(*x)) for function in functions])
+
+        return right
+
+    def simulate(self, start: Sequence[float], t: np.ndarray) -> np.ndarray:
+        """States at the times ``t`` from ``start`` at the first of them: (n, d); shorter if the solution ends before."""
+        from scipy.integrate import solve_ivp
+
+        right, limit = self.derivative(), 1e6 * (1 + np.abs(np.asarray(start, float)).max())
+
+        def escapes(_: float, x: np.ndarray) -> float:
+            return float(limit - np.abs(x).max())
+
+        escapes.terminal = True  # type: ignore[attr-defined]
+        options = {"method": "LSODA", "rtol": 1e-8, "atol": 1e-10, "events": escapes}
+        try:
+            with np.errstate(all="ignore"):
+                done = solve_ivp(right, (t[0], t[-1]), np.asarray(start, float), t_eval=t, **options)
+        except ValueError:  # not a number on the way
+            return np.asarray(start, float)[None]
+        return done.y.T[np.isfinite(done.y.T).all(1)]
+
+
+def equations(
+    t: Any,
+    x: Any,
+    *,
+    names: Sequence[str] | None = None,
+    seconds: float = 10.0,
+    functions: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[str, Formula, float], None] | None = None,
+) -> Equations:
+    """Find dx/dt = f(x) from one trajectory or several.
+
+    Slopes by smoothing are known only so well. Noise of that size is added before the search, which then does not
+    explain the errors of the smoothing; the constants are fitted to the trajectories themselves afterwards.
+
+    Args:
+        t: (n,) increasing times, or a list of such.
+        x: (n, d) states, or a list of such.
+        names: Of the states; x0, x1, ... without it.
+        seconds: Processor time for each state.
+        functions: Functions a formula may contain; None for the default set.
+        seed: Of the search.
+        progress: Called with the state's name, the best formula so far and the seconds gone by.
+
+    Raises:
+        ValueError: If times do not increase, a trajectory has fewer than 20 points, or a state is constant.
+    """
+    trajectories = _trajectories(t, x)
+    names = tuple(names or (f"x{i}" for i in range(trajectories[0].x.shape[1])))
+    _check(trajectories, names)
+    smooth = [smoothed(each) for each in trajectories]
+    states = np.concatenate([each.states.x[EDGE:-EDGE] for each in smooth])
+    slopes = np.concatenate([each.slopes[EDGE:-EDGE] for each in smooth])
+    errors = np.concatenate([each.slope_errors[EDGE:-EDGE] for each in smooth])
+    options = {"names": names, "seconds": seconds, "functions": functions, "seed": seed}
+    found, start = [], []
+    for i, name in enumerate(names):
+        weights, level = _weights(errors[:, i], slopes[:, i])
+        made_up = level / np.sqrt(weights) * np.random.default_rng((seed, i)).standard_normal(len(slopes))
+        tell = _stop_at(2 * level, None if progress is None else partial(progress, name))
+        got = search(states, slopes[:, i] + 1.5 * made_up, weights=weights, progress=tell, **options)
+        found.append(simplest_within(got, 2 * level))
+        start.append(without_idle_terms(found[-1].best.expression, states, slopes[:, i], weights, 2 * level, names))
+    formulas = refined(start, names, [each.states for each in smooth], trajectories)
+    result = Equations(names, tuple(formulas), tuple(found), np.nan)
+    return replace(result, error=simulation_error(result, trajectories))
+
+
+def _weights(errors: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, float]:
+    """Slopes count by how well they are known: weights (n,) of mean 1, and the error that is left by them."""
+    floor = np.maximum(errors, max(np.median(errors), 1e-7 * np.sqrt(np.mean(slopes**2))))
+    weights = floor**-2 / np.mean(floor**-2)
+    return weights, float(np.sqrt(np.average(floor**2, weights=weights)))
+
+
+def _stop_at(error: float, progress: Callable[[Formula, float], None] | None) -> Callable[[Formula, float], None]:
+    """A search that explains slopes as well as they are known has found enough."""
+
+    def tell(best: Formula, elapsed: float) -> None:
+        if progress is not None:
+            progress(best, elapsed)
+        if best.error < error:
+            raise KeyboardInterrupt  # the search gives back the best so far
+
+    return tell
+
+
+def simplest_within(found: Found, error: float) -> Found:
+    """The smallest formula whose error is that of the slopes themselves; the best one if there is none."""
+    enough = [each for each in found.front if each.error < 1.1 * error]
+    best = min(enough, key=lambda each: each.size) if enough else found.best
+    return replace(found, best=best, exact=False, noise=error)
+
+
+def without_idle_terms(
+    expression: sympy.Expr, x: np.ndarray, y: np.ndarray, weights: np.ndarray, error: float, names: Sequence[str]
+) -> sympy.Expr:
+    """A sum without the terms that the data do not need, the others fitted again; x: (n, d), y: (n,)
+
+    Terms are dropped one by one, the least first, while the rest explains y to within ``error``.
+    """
+    symbols = [sympy.Symbol(name) for name in names]
+    parts = [part.as_independent(*symbols, as_Add=False)[1] for part in sympy.Add.make_args(sympy.expand(expression))]
+    with np.errstate(all="ignore"):
+        columns = [np.broadcast_to(np.asarray(compiled(part, symbols)(*x.T), float), y.shape) for part in parts]
+    table, root = np.stack(columns, 1), np.sqrt(weights)
+    if not np.isfinite(table).all():
+        return expression
+    kept, result = list(range(len(parts))), expression
+    while kept:
+        scaled = table[:, kept] * root[:, None]
+        size = np.linalg.norm(scaled, axis=0) + 1e-300
+        c = np.linalg.lstsq(scaled / size, y * root, rcond=None)[0]
+        if np.sqrt(np.sum((scaled / size @ c - y * root) ** 2) / np.sum(weights)) > error:
+            break
+        if len(kept) < len(parts):
+            result = sympy.Add(*(sympy.Float(value, 17) * parts[j] for value, j in zip(c / size, kept)))
+        kept.pop(int(np.argmin(np.abs(c))))
+    return result
+
+
+def _trajectories(t: Any, x: Any) -> list[Trajectory]:
+    several = isinstance(t, list | tuple) and len(t) and np.ndim(t[0]) == 1
+    pairs = zip(t, x) if several else [(t, x)]
+    made = [Trajectory(np.asarray(a, float), np.asarray(b, float).reshape(len(a), -1)) for a, b in pairs]
+    return made
+
+
+def _check(trajectories: Sequence[Trajectory], names: Sequence[str]) -> None:
+    check_names(names)
+    for each in trajectories:
+        if len(each.t) < MINIMUM_POINTS:
+            raise ValueError(f"a trajectory needs at least {MINIMUM_POINTS} points, got {len(each.t)}")
+        if each.x.shape != (len(each.t), len(names)):
+            raise ValueError(f"{len(names)} states at {len(each.t)} times are needed, got {each.x.shape}")
+        check_finite(each.t, "time")
+        if not (np.diff(each.t) > 0).all():
+            raise ValueError("times must increase; mark separate trajectories as such (--trajectory COLUMN)")
+        for i, name in enumerate(names):
+            check_finite(each.x[:, i], name)
+    together = np.concatenate([each.x for each in trajectories])
+    for i, name in enumerate(names):
+        check_columns(together, together[:, i], names, name)
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """A trajectory without its noise, its derivatives (n, d), and how far off these are (n, d)."""
+
+    states: Trajectory
+    slopes: np.ndarray
+    slope_errors: np.ndarray
+
+
+def smoothed(trajectory: Trajectory) -> Smoothed:
+    """A cubic smoothing spline for each state, its strength chosen by generalised cross-validation.
+
+    Where that has nothing to smooth, a spline of seventh degree through the points, which is far more accurate.
+    """
+    each = [_smoothed_state(trajectory.t, x) for x in trajectory.x.T]
+    states, slopes, errors = zip(*each)
+    return Smoothed(Trajectory(trajectory.t, np.stack(states, 1)), np.stack(slopes, 1), np.stack(errors, 1))
+
+
+def _smoothed_state(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Smooth values, slopes and the slopes' errors (n,); the errors by a spline of less degree or by made-up noise."""
+    from scipy.interpolate import make_interp_spline, make_smoothing_spline
+
+    scale = x.std() or 1.0
+    noise = noise_level(t, x / scale)
+    if noise < CLEAN:
+        spline, *others = (make_interp_spline(t, x / scale, k=degree) for degree in (7, 5))
+    else:
+        spline = make_smoothing_spline(t, x / scale)
+        made_up = noise * np.random.default_rng(0).standard_normal((REPEATS, len(t)))
+        others = [make_smoothing_spline(t, spline(t) + each) for each in made_up]
+    slopes = spline.derivative()(t)
+    misses = np.mean([(slopes - other.derivative()(t)) ** 2 for other in others], axis=0)
+    nearby = np.convolve(np.pad(misses, AROUND, mode="edge"), np.full(2 * AROUND + 1, 1 / (2 * AROUND + 1)), "valid")
+    return spline(t) * scale, slopes * scale, np.sqrt(nearby) * scale
+
+
+def noise_level(t: np.ndarray, x: np.ndarray) -> float:
+    """Standard deviation of the noise: how far each point is from the polynomial through three on both sides."""
+    misses = []
+    for i in range(3, len(t) - 3):
+        near = [*range(i - 3, i), *range(i + 1, i + 4)]
+        weights = [np.prod([(t[i] - t[k]) / (t[j] - t[k]) for k in near if k != j]) for j in near]
+        misses.append((x[i] - np.dot(weights, x[near])) / np.sqrt(1 + np.dot(weights, weights)))
+    return float(np.median(np.abs(misses)) / 0.6745)
+
+
+def refined(
+    formulas: Sequence[sympy.Expr],
+    names: Sequence[str],
+    smooth: Sequence[Trajectory],
+    trajectories: Sequence[Trajectory],
+) -> list[sympy.Expr]:
+    """The formulas with constants that make the integrated pieces of trajectory agree best with the data.
+
+    Derivatives by smoothing are biased; integrating is not. Kept only if the pieces agree better for it.
+    """
+    from scipy.optimize import least_squares
+
+    parts = [with_parameters(each) for each in formulas]
+    values = np.array([value for _, constants in parts for value in constants.values()])
+    starts, steps, goals = _pieces(smooth, trajectories)
+    if not len(values) or len(values) > 30 or not len(starts):
+        return list(formulas)
+    symbols = [sympy.Symbol(name) for name in names]
+    functions = [compiled(structure, [*symbols, *constants]) for structure, constants in parts]
+    counts = np.cumsum([0, *(len(constants) for _, constants in parts)])
+    scale = goals.reshape(-1, goals.shape[-1]).std(0) + 1e-300
+
+    def right(x: np.ndarray, c: np.ndarray) -> np.ndarray:
+        each = [f(*x.T, *c[counts[i] : counts[i + 1]]) for i, f in enumerate(functions)]
+        return np.stack([np.broadcast_to(np.asarray(value, float), len(x)) for value in each], 1)
+
+    def residual(relative: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            rest = (integrate(lambda x: right(x, relative * values), starts, steps, substeps) - goals) / scale
+        return np.clip(np.nan_to_num(rest, nan=1e3, posinf=1e3, neginf=-1e3), -1e3, 1e3).ravel()
+
+    substeps = _substeps(lambda x: right(x, values), starts, steps, scale)
+    first = residual(np.ones(len(values)))
+    done = least_squares(residual, np.ones(len(values)), method="trf", max_nfev=40)
+    if not np.sum(done.fun**2) < np.sum(first**2):
+        return list(formulas)
+    errors = _relative_errors(done)
+    constants = [_simple(value, error) for value, error in zip(done.x * values, errors * np.abs(done.x * values))]
+    exactly = residual(np.array([float(each) for each in constants]) / values)
+    if np.sum(exactly**2) > np.sum(done.fun**2) * (1 + 4 * len(values) / len(first)) + 1e-12 * len(first):
+        constants = [sympy.Float(value, 17) for value in done.x * values]
+    numbers = iter(constants)
+    return [structure.xreplace({symbol: next(numbers) for symbol in part}) for structure, part in parts]
+
+
+def _relative_errors(done: Any) -> np.ndarray:
+    spare = max(len(done.fun) - len(done.x), 1)
+    covariance = np.linalg.pinv(done.jac.T @ done.jac) * np.sum(done.fun**2) / spare
+    return np.sqrt(np.maximum(np.diag(covariance), 0))
+
+
+def _simple(value: float, error: float) -> sympy.Expr:
+    """The decimal or fraction of fewest digits within two standard errors, if it is short; else the number itself."""
+    for digits in range(1, 4):
+        short = float(f"{value:.{digits}g}")
+        if abs(short - value) <= max(2 * error, 1e-9 * abs(value)):
+            return sympy.Rational(repr(short)) if short == int(short) else sympy.Float(repr(short), digits + 1)
+    for below in range(2, 10):
+        above = round(value * below)
+        if above and abs(above / below - value) <= max(2 * error, 1e-9 * abs(value)) and 2 * error < abs(value) / 100:
+            return sympy.Rational(above, below)
+    return sympy.Float(value, 17)
+
+
+def _pieces(
+    smooth: Sequence[Trajectory], trajectories: Sequence[Trajectory]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts (s, d), steps of time (s, SEGMENT), and the data that are to be met (s, SEGMENT, d)."""
+    starts, steps, goals = [], [], []
+    for calm, raw in zip(smooth, trajectories):
+        for first in range(0, len(raw.t) - SEGMENT, SEGMENT):
+            starts.append(calm.x[first])
+            steps.append(np.diff(raw.t[first : first + SEGMENT + 1]))
+            goals.append(raw.x[first + 1 : first + SEGMENT + 1])
+    return np.array(starts), np.array(steps), np.array(goals)
+
+
+def _substeps(right: Callable[[np.ndarray], np.ndarray], starts: np.ndarray, steps: np.ndarray, scale: Any) -> int:
+    """As many steps between two points as it takes for twice as many to change nothing."""
+    count, coarse = 2, None
+    while count <= MOST_SUBSTEPS:
+        with np.errstate(all="ignore"):
+            fine = integrate(right, starts, steps, count)
+        if coarse is not None and np.nanmax(np.abs(fine - coarse) / scale) < 1e-8:
+            return count
+        count, coarse = 2 * count, fine
+    return MOST_SUBSTEPS
+
+
+def integrate(
+    right: Callable[[np.ndarray], np.ndarray], starts: np.ndarray, steps: np.ndarray, substeps: int
+) -> np.ndarray:
+    """Runge-Kutta of fourth order for many pieces at once; starts: (s, d), steps: (s, m) -> (s, m, d)"""
+    x, states = starts, []
+    for step in steps.T:
+        h = (step / substeps)[:, None]
+        for _ in range(substeps):
+            a = right(x)
+            b = right(x + h / 2 * a)
+            c = right(x + h / 2 * b)
+            d = right(x + h * c)
+            x = x + h / 6 * (a + 2 * b + 2 * c + d)
+        states.append(x)
+    return np.stack(states, 1)
+
+
+def simulation_error(found: Equations, trajectories: Sequence[Trajectory]) -> float:
+    """Root mean square distance of simulations from the data, in standard deviations of each state."""
+    scale = np.concatenate([each.x for each in trajectories]).std(0) + 1e-300
+    squares = []
+    for each in trajectories:
+        simulated = found.simulate(each.x[0], each.t)
+        if len(simulated) < len(each.t):
+            return np.inf
+        squares.append(np.mean(((simulated - each.x) / scale) ** 2))
+    return float(np.sqrt(np.mean(squares)))

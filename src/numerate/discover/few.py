@@ -1,0 +1,138 @@
+"""The search in few inputs: products and sums of two or more features of the dictionary."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from numerate.discover import dictionary as dic
+from numerate.discover import expressions as ex
+from numerate.discover import polynomials as poly
+from numerate.discover.clock import Clock
+from numerate.discover.index import fraction
+from numerate.discover.sparse import emit
+from numerate.discover.view import OUTER, View
+
+EXACT = 1e-9  # unexplained fraction below which a linear fit counts as a solution
+
+
+class Few:
+    """Features of a view's inputs, built once and used under every outer function."""
+
+    def __init__(self, view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> None:
+        self.view, self.clock, self.noisy = view, clock, noisy
+        self.rows = min(rows, len(view.t))
+        self.head = view.head(rows)
+        self.sums, self.factors = dic.build(self.head.P, allowed=allowed)
+        self.F = self.sums.matrix()
+
+    def products(self) -> Iterator[ex.Tree]:
+        """log |t| = e . log x + sum q log f: the best products first."""
+        v = self.head
+        n = len(v.t)
+        W = np.abs(self.factors.matrix())
+        ids = np.where((W > 0).all(0))[0]
+        if not len(ids):
+            return
+        L = np.log(W[:, ids])
+        pos = [j for j in range(v.k) if (v.P[:, j] > 0).all()]
+        size = np.abs(v.t * v.w)
+        w = np.minimum(size, np.quantile(size, 0.9))[:, None]
+        target = np.log(np.abs(v.t) + 1e-300)
+        base = np.concatenate([np.ones((n, 1)), np.log(v.P[:, pos])], 1)
+        penalty = np.array([3.0 * ex.size(self.factors.trees[i]) / n for i in ids])
+        found = dic.best_pairs(target * w[:, 0], base * w, L * w, top=40, penalty=penalty)
+        for _, chosen in sorted(found)[:10]:
+            found = found + dic.extend(target * w[:, 0], base * w, L * w, chosen, 4)
+        ranked, seen = [], set()
+        for rest, chosen in found:
+            A = np.concatenate([base, L[:, list(chosen)]], 1) * w
+            e = [fraction(q, 0.3, (1, 2)) for q in np.linalg.lstsq(A, target * w[:, 0], rcond=None)[0][1:]]
+            if None in e or (chosen, tuple(e)) in seen:
+                continue
+            seen.add((chosen, tuple(e)))
+            mono = ex.monomial([ex.var(j) for j in pos], e[: len(pos)])
+            powers = [ex.power(self.factors.trees[ids[i]], q) for i, q in zip(chosen, e[len(pos) :]) if q]
+            factors = ([] if ex.is_one(mono) else [mono]) + powers
+            if factors:
+                ranked.append(self._scored(rest, factors))
+        ranked = [r for r in ranked if r is not None]
+        best = sorted(ranked, key=lambda r: r[0])[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
+        for _, _, tree in best:
+            yield self.view.lift(tree)
+
+    def _scored(self, rest: float, factors: list[ex.Tree]) -> tuple[float, float, ex.Tree] | None:
+        v = self.head
+        with np.errstate(all="ignore"):
+            f = ex.column(ex.mul(*factors), v.P) * v.w
+        if not np.isfinite(f).all() or not f @ f:
+            return None
+        y = v.t * v.w
+        c = f @ y / (f @ f)
+        error = np.sqrt(np.mean((y - c * f) ** 2) / np.mean(y**2))
+        tree = ex.mul(ex.const(c), *factors)
+        return len(y) * np.log(max(error, 1e-12)) + 1.5 * ex.size(tree), rest, tree
+
+    def sums_under(self, name: str) -> Iterator[ex.Tree]:
+        """g(t) = sum of features under the outer function g, best first."""
+        outer = self.view.outer(name)
+        if outer is None or np.abs(outer.t).max() > 1e8:
+            return
+        v = outer.head(self.rows)
+        n = len(v.t)
+        w = np.minimum(v.w, np.quantile(v.w, 0.98))
+        w = (w / w.mean())[:, None]
+        z = v.t * w[:, 0]
+        one = np.ones((n, 1))
+        penalty = np.array([3.0 * ex.size(t) / n for t in self.sums.trees])
+        found = dic.best_pairs(z, one * w, self.F * w, top=15, penalty=penalty)
+        if v.k <= 3:
+            for _, chosen in sorted(found)[:12]:
+                found = found + dic.extend(z, one * w, self.F * w, chosen, 5)
+        if name in ("id", "log") and self.clock.left > 0.1 * self.clock.seconds:
+            yield from self._with_polynomial(outer, z, w)
+        trees = self.sums.trees
+        found.sort(key=lambda f: self._cost(f, n))
+        others = 0
+        for rest, chosen in found[:40]:
+            if rest > EXACT:
+                others += 1
+                if others > (6 if self.noisy else 4):
+                    break
+            A = np.concatenate([one, self.F[:, list(chosen)]], 1)
+            c = np.linalg.lstsq(A * w, z, rcond=None)[0]
+            keep = [j for j in range(len(chosen)) if abs(c[1 + j]) * np.std(A[:, 1 + j]) > 1e-7 * np.std(v.t)]
+            if not keep:
+                continue
+            terms = [ex.mul(ex.const(c[1 + j]), trees[chosen[j]]) for j in keep]
+            if abs(c[0]) > 1e-7 * np.sqrt(np.mean(v.t**2)):
+                terms.insert(0, ex.const(c[0]))
+            yield outer.lift(ex.add(*terms))
+
+    def _cost(self, found: dic.Chosen, n: int) -> float:
+        rest, chosen = found
+        sizes = sum(1.5 * ex.size(self.sums.trees[i]) + 0.5 * np.log(n) for i in chosen)
+        return 0.5 * n * np.log(max(rest + 1e-13 * len(chosen), 1e-14)) + sizes
+
+    def _with_polynomial(self, outer: View, z: np.ndarray, w: np.ndarray) -> Iterator[ex.Tree]:
+        """A sparse polynomial and up to two features."""
+        P = self.head.P
+        exps = poly.exponents(outer.k, {1: 4, 2: 3, 3: 2}.get(outer.k, 2))
+        H = np.concatenate([np.ones((len(P), 1)), poly.columns(P, exps)], 1)
+        trees = [ex.ONE] + [ex.monomial(outer.variables, e) for e in exps]
+        for rest, chosen in sorted(dic.best_pairs(z, H * w, self.F * w, top=6))[:3]:
+            if rest < 1e-7 or self.noisy:
+                A = np.concatenate([H, self.F[:, list(chosen)]], 1)
+                tree = emit(outer, A, trees + [self.sums.trees[i] for i in chosen], self.rows)
+                if tree is not None:
+                    yield tree
+
+
+def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
+    """All of the above for one view, products first."""
+    few = Few(view, clock, noisy, allowed, rows)
+    yield from few.products()
+    for name in OUTER:
+        clock.check(0.05 * clock.seconds)
+        if name in ("tanh", "asin"):
+            continue
+        yield from few.sums_under(name)

@@ -1,0 +1,162 @@
+"""Dimensionless groups of a view: candidates by the index model, rounded, with the monomial in front."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from numerate.discover import expressions as ex
+from numerate.discover import index
+from numerate.discover import polynomials as poly
+from numerate.discover.clock import Clock
+from numerate.discover.view import View
+
+DEGREE = {1: 8, 2: 6, 3: 5, 4: 4}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """y = x^front H(groups) with relative error ``error`` for a free polynomial H."""
+
+    error: float
+    front: list[Fraction]
+    rows: list[list[Fraction]]
+
+    def apply(self, view: View) -> View:
+        """The view with the front divided out, as a function of the groups."""
+        return view.over(ex.monomial(view.variables, self.front)).of(
+            [ex.monomial(view.variables, r) for r in self.rows]
+        )
+
+
+def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: int = 600) -> list[Groups]:
+    """Groups by power units with a free link, fewest first. Inputs of both signs stay themselves."""
+    v = view.head(rows)
+    y, d = v.t, v.k
+    pos = view.positive
+    if d < 2 or not pos.any():
+        return []
+    rng = np.random.default_rng((seed, 1))
+    Z = logarithms(v.P, pos)
+    found: list[Groups] = []
+    tried = set()
+    fits: list[tuple[float, np.ndarray, np.ndarray]] = []
+    for r in range(1, min(most, d) + 1):
+        if clock.left < 0.1 * clock.seconds or (r == 3 and d == 3):
+            break
+        fits = [(0.0, np.zeros(d), np.eye(d))] if r == d else _fits(Z, y, r, rng, clock, fits[:1])
+        for _, _, B in fits[:2]:
+            for pivots, R in _roundings(B, pos):
+                key = (pivots, tuple(map(tuple, R)))
+                if key not in tried:
+                    tried.add(key)
+                    g = _with_front(Z, y, pos, pivots, R, DEGREE[r])
+                    if g is not None:
+                        found.append(g)
+                break
+        if found and min(g.error for g in found) < 1e-5:
+            break
+    best = min((g.error for g in found), default=0.0)
+    good = [g for g in found if g.error < (1.5 if best > 1e-3 else 6) * best + 1e-6]
+    return sorted(good, key=lambda g: (len(g.rows), g.error))
+
+
+def logarithms(P: np.ndarray, pos: np.ndarray) -> np.ndarray:
+    """log of the positive inputs; the others standardised."""
+    Z = np.where(pos, np.log(np.abs(P) + 1e-300), P)
+    return (Z - Z.mean(0)) / np.where(pos, 1.0, Z.std(0) + 1e-300)
+
+
+def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock: Clock, fewer: list):
+    """The index model from the surrogate's gradients, from the fit with one group less, and from random starts.
+
+    All starts take a few steps with a link of degree two; the best go on with the full degree.
+    """
+    n, d = Z.shape
+    starts: list[index.Start] = []
+    if (y > 0).all() or (y < 0).all():
+        t = np.log(np.abs(y))
+        G = index.gradients(Z, t, 3 if d > 6 else 4)
+        directions = np.linalg.svd(G - G.mean(0), full_matrices=False)[2]
+        a = np.linalg.lstsq(np.concatenate([np.ones((n, 1)), Z], 1), t, rcond=None)[0][1:]
+        starts.append((a, directions[:r]))
+    starts += [(a, np.concatenate([B, rng.normal(size=(1, d))])) for _, a, B in fewer if len(B) == r - 1 for _ in range(4)]
+    starts.append((np.zeros(d), rng.normal(size=(r, d))))
+    starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(12)]
+    until = clock.elapsed + 0.04 * clock.seconds
+    rough = index.fit_index(Z[:300], y[:300], starts, 2, steps=25, stop=lambda: clock.elapsed > until)
+    until = clock.elapsed + 0.05 * clock.seconds
+    again = starts[:1] + [(a, B) for _, a, B in rough[:4]]
+    return index.fit_index(Z, y, again, DEGREE[r], stop=lambda: clock.elapsed > until)
+
+
+def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:
+    for tolerance in (0.03, 0.12, 0.3):
+        e = index.echelon(B, tolerance)
+        if e is None:
+            continue
+        mixed = any(row[j] and sum(1 for v in row if v) > 1 for row in e[1] for j in range(len(pos)) if not pos[j])
+        if not mixed:
+            yield e
+
+
+def _with_front(
+    Z: np.ndarray, y: np.ndarray, pos: np.ndarray, pivots: tuple[int, ...], R: list[list[Fraction]], degree: int
+) -> Groups | None:
+    """With the groups fixed, the exponents in front by variable projection."""
+    n, d = Z.shape
+    free = [j for j in range(d) if j not in pivots and pos[j]]
+    t = y / (np.sqrt(np.mean(y**2)) + 1e-300)
+    U = Z @ np.array([[float(v) for v in row] for row in R]).T
+    H = np.concatenate(
+        [np.ones((n, 1)), poly.columns(U / (np.abs(U).max(0) + 1e-9), poly.exponents(len(R), degree))], 1
+    )
+
+    def residual(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        Hw = H * np.exp(np.clip(Z @ a, -30, 30))[:, None]
+        Q = np.linalg.qr(Hw / np.linalg.norm(Hw, axis=0))[0]
+        return t - Q @ (Q.T @ t), Q
+
+    a = _front_exponents(Z, y, t, H, free, residual)
+    front = [index.fraction(v, 0.3, (1, 2)) for v in a]
+    if any(v is None for v in front):
+        return None
+    error = float(np.sqrt(np.mean(residual(np.array([float(v) for v in front]))[0] ** 2)))  # type: ignore[arg-type]
+    return Groups(error, front, R)  # type: ignore[arg-type]
+
+
+def _front_exponents(Z, y, t, H, free, residual) -> np.ndarray:
+    d = Z.shape[1]
+    best = (np.inf, np.zeros(d))
+    for start in range(3):
+        a = np.zeros(d)
+        if start == 0 and free and ((y > 0).all() or (y < 0).all()):
+            A = np.concatenate([H, Z[:, free]], 1)
+            a[free] = np.linalg.lstsq(A, np.log(np.abs(y)), rcond=None)[0][H.shape[1] :]
+        elif start == 2:
+            a[free] = np.random.default_rng(5).normal(size=len(free))
+        r, Q = residual(a)
+        damping = 1e-3
+        for _ in range(25 if free else 0):
+            J = (t - r)[:, None] * Z[:, free]
+            J = J - Q @ (Q.T @ J)
+            S = J.T @ J
+            step = np.linalg.lstsq(
+                S + (damping * np.trace(S) / len(free) + 1e-14) * np.eye(len(free)), J.T @ r, rcond=None
+            )[0]
+            a2 = a.copy()
+            a2[free] += step
+            r2, Q2 = residual(a2)
+            if r2 @ r2 < r @ r:
+                small = 1 - (r2 @ r2) / (r @ r) < 1e-6
+                a, r, Q, damping = a2, r2, Q2, damping / 5
+                if small:
+                    break
+            else:
+                damping *= 10
+        error = float(np.sqrt(r @ r / len(t)))
+        best = min(best, (error, a), key=lambda b: b[0])
+        if error < 1e-4 or not free:
+            break
+    return best[1]

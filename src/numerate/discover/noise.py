@@ -1,0 +1,25 @@
+"""How noisy the target is, before any formula is known."""
+
+import numpy as np
+
+from numerate.discover import polynomials as poly
+from numerate.discover.view import View
+
+
+def noise_level(view: View, most_rows: int = 2000) -> float | None:
+    """Standard deviation of the noise of y, if free polynomials of rising degree stop improving; else None.
+
+    An odd function gains nothing from one even degree, so each degree is compared with the one two below.
+    """
+    v = view.head(most_rows)
+    n = len(v.t)
+    scale = np.sqrt(np.mean((v.t * v.w) ** 2)) + 1e-300
+    V = np.where(v.positive, np.log(np.abs(v.P) + 1e-300), v.P)
+    seen: list[float] = []
+    for degree in range(2, 11):
+        if len(poly.exponents(v.k, degree)) > n // 4:
+            break
+        seen.append(poly.smooth_residual(V, v.t, degree, v.w)[0] / scale)
+        if len(seen) > 2 and 1e-7 < seen[-1] < 0.5 and seen[-1] > 0.985 * seen[-3]:
+            return seen[-1] * scale
+    return None

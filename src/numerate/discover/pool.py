@@ -1,0 +1,105 @@
+"""Candidates of one search: refitted, scored by description length, the best kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from numerate.discover import expressions as ex
+from numerate.discover.clock import Clock
+from numerate.discover.refit import refit
+from numerate.discover.rounding import simplest
+
+FLOOR = 1e-13  # relative errors below this are rounding
+SOLVED = 1e-12
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A refitted formula: its score (smaller is better), relative error, tree, standard errors and where it came from."""
+
+    score: float
+    error: float
+    tree: ex.Tree
+    standard_errors: np.ndarray
+    source: str
+
+
+class Solved(Exception):
+    """A formula fits to the last digit, or as well as noise allows."""
+
+
+class Pool:
+    """Keeps what was offered.
+
+    Args:
+        X, y, weights: the data of the search, in random order.
+        clock: raises when the time is used.
+        allowed: functions a formula may use, or None for all.
+        improved: called when the best changes.
+    """
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        clock: Clock,
+        allowed: frozenset[str] | None = None,
+        improved: Callable[[Candidate], None] | None = None,
+    ) -> None:
+        self.X, self.y, self.weights, self.clock = X, y, weights, clock
+        self.allowed, self.improved = allowed, improved
+        self.found: list[Candidate] = []
+        self.noise: float | None = None  # relative to the root mean square of y
+        self.floor = FLOOR  # errors below this count as this
+        self._seen: set[ex.Tree] = set()
+
+    @property
+    def best(self) -> Candidate:
+        return self.found[0]
+
+    def score(self, tree: ex.Tree, error: float) -> float:
+        """Description length in nats: residuals, constants, structure."""
+        n, k = len(self.y), len(ex.constants(tree))
+        return n * np.log(max(error, self.floor)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
+
+    def offer(self, tree: ex.Tree, source: str) -> None:
+        """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
+        self.clock.check()
+        key = ex.shape(tree)
+        if key in self._seen or (self.allowed is not None and not ex.functions(tree) <= self.allowed):
+            return
+        self._seen.add(key)
+        some = slice(0, 300)
+        weights = None if self.weights is None else self.weights[some]
+        fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
+        least = max(min((c.error for c in self.found), default=np.inf), self.floor)
+        if fit.error > (3 if self.noise is None else 1.1) * least + 1e-9:
+            return
+        if len(self.y) > 300:
+            fit = refit(fit.tree, self.X, self.y, self.weights, steps=25)
+        if not np.isfinite(fit.error):
+            return
+        candidate = Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
+        self.found.append(candidate)
+        self.found.sort(key=lambda c: c.score)
+        if self.best is candidate and self.improved is not None:
+            self.improved(candidate)
+        if fit.error < SOLVED and self._is_simple(candidate, 1e-9):
+            raise Solved
+
+    def check_noise(self) -> None:
+        """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does."""
+        if self.noise is None or not self.found or self.best.error > 1.01 * self.noise:
+            return
+        if self.best.source != "constant" and self._is_simple(self.best, 0.0):
+            raise Solved
+
+    def _is_simple(self, candidate: Candidate, width: float) -> bool:
+        """Few constants that are not simple numbers: an approximant has many."""
+        odd = 0
+        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
+            near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
+            odd += simplest(c, near) is None
+        return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60

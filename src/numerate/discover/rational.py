@@ -1,0 +1,189 @@
+"""Rational functions: null vectors of [A, -tA], sparse; under noise by weighted elimination."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from numerate.discover import expressions as ex
+from numerate.discover.clock import Clock
+from numerate.discover.sparse import emit, polynomial_columns, solve
+from numerate.discover.view import View
+
+
+DEGREES = {  # inputs: degrees above and below, smallest first
+    1: ((2, 2), (3, 3), (4, 4), (6, 6)),
+    2: ((2, 2), (3, 2), (4, 3)),
+    3: ((2, 2), (3, 2)),
+    4: ((2, 1), (2, 2)),
+}
+
+
+def rationals(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
+    """t or t^2 as a quotient of two sparse polynomials, then with the denominator in one input alone."""
+    v = view.head(rows)
+    designs = [(a, b, None) for a, b in DEGREES.get(v.k, ((2, 1), (2, 2)))]
+    designs += [(4 if v.k == 3 else 3, 2, i) for i in range(v.k)] if 2 < v.k < 6 else []
+    for above, below, only in designs:
+        A, trees, _ = polynomial_columns(v.P, above)
+        B, under, _ = polynomial_columns(v.P if only is None else v.P[:, [only]], below)
+        under = under if only is None else [ex.substitute(t, [ex.var(only)]) for t in under]
+        yield from _quotients(view, Columns(A, trees), Columns(B, under), clock, rows)
+
+
+def rationals_with(view: View, functions: Sequence[ex.Tree], clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
+    """Quotients of polynomials in the inputs and a function or two of them."""
+    v = view.head(rows)
+    with np.errstate(all="ignore"):
+        values = [ex.column(f, v.P) for f in functions]
+    if not all(np.isfinite(f).all() for f in values):
+        return
+    P = np.concatenate([v.P, np.stack(values, 1)], 1)
+    parts = [*v.variables, *functions]
+    A, trees, _ = polynomial_columns(P, 2)
+    trees = [ex.substitute(t, parts) for t in trees]
+    yield from _quotients(view, Columns(A, trees), Columns(A, trees), clock, rows, ("id", "sq", "cos", "tan", "log"))
+
+
+@dataclass(frozen=True)
+class Columns:
+    A: np.ndarray
+    trees: Sequence[ex.Tree]
+
+
+def _quotients(
+    view: View, above: Columns, below: Columns, clock: Clock, rows: int, names: Sequence[str] = ("id", "sq")
+) -> Iterator[ex.Tree]:
+    if above.A.shape[1] + below.A.shape[1] > 0.7 * min(rows, len(view.t)):
+        return
+    for name in names:
+        clock.check()
+        outer = view.outer(name)
+        if outer is None:
+            continue
+        t = outer.t[:rows]
+        tree = noisy_quotient(above, below, t, outer.w[:rows]) if view.noise else quotient(above, below, t)
+        if tree is not None:
+            yield outer.lift(tree)
+
+
+def quotient(above: Columns, below: Columns, t: np.ndarray) -> ex.Tree | None:
+    """t = (sum a m) / (sum b m) over given columns m, exactly, or None."""
+    W = np.concatenate([above.A, -t[:, None] * below.A], 1)
+    norms = np.linalg.norm(W, axis=0) + 1e-300
+    if not np.isfinite(norms).all():
+        return None
+    s, V = np.linalg.svd(np.linalg.qr(W / norms, mode="r"))[1:]
+    null = int(np.sum(s < 1e-10 * s[0]))
+    p, trees = above.A.shape[1], [*above.trees, *below.trees]
+    columns = _sparsest(V[-null:], [ex.size(tree) for tree in trees], p) if 0 < null <= 60 else None
+    if columns is None or len(columns) > 16:
+        return None
+    c = np.linalg.svd(W[:, columns] / norms[columns], full_matrices=False)[2][-1] / norms[columns]
+    return _fraction(
+        [(v, trees[j]) for v, j in zip(c, columns) if j < p], [(v, trees[j]) for v, j in zip(c, columns) if j >= p]
+    )
+
+
+def _sparsest(N: np.ndarray, sizes: Sequence[int], p: int) -> list[int] | None:
+    """The support of the simplest row among a few echelon forms of the null space."""
+    null, width = N.shape
+    best: tuple[float, list[int]] | None = None
+    first = np.argsort(-np.linalg.norm(N, axis=0))
+    for trial in range(1 + min(null, 6)):
+        order = first if trial == 0 else np.random.default_rng(trial).permutation(width)
+        for row in _echelon(N.copy(), order):
+            support = [int(j) for j in np.where(np.abs(row) > 1e-6 * np.abs(row).max())[0]]
+            if not any(j >= p for j in support) or not any(j < p for j in support):
+                continue
+            cost = sum(sizes[j] + 1 for j in support)
+            if best is None or cost < best[0]:
+                best = (cost, support)
+    return None if best is None else best[1]
+
+
+def _echelon(M: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    done = 0
+    for j in order:
+        if done == len(M):
+            break
+        i = done + int(np.argmax(np.abs(M[done:, j])))
+        if abs(M[i, j]) < 1e-6:
+            continue
+        M[[done, i]] = M[[i, done]]
+        M[done] /= M[done, j]
+        others = np.arange(len(M)) != done
+        M[others] -= np.outer(M[others, j], M[done])
+        done += 1
+    return M
+
+
+def _fraction(above: list[tuple[float, ex.Tree]], below: list[tuple[float, ex.Tree]]) -> ex.Tree:
+    """The quotient, normalised so that the first term below has no constant."""
+    lead = below[0][0]
+    num = ex.linear([v / lead for v, _ in above], [t for _, t in above])
+    den = ex.add(below[0][1], *[ex.mul(ex.const(v / lead), t) for v, t in below[1:]])
+    return ex.mul(num, ex.power(den, -1))
+
+
+def noisy_quotient(above: Columns, below: Columns, t: np.ndarray, weight: np.ndarray) -> ex.Tree | None:
+    """t = sum a m - sum b t m by backward elimination with Sanathanan–Koerner weights; the first column below is one."""
+    p, trees = above.A.shape[1], [*above.trees, *below.trees[1:]]
+    B = below.A[:, 1:]
+    W = np.concatenate([above.A, -t[:, None] * B], 1)
+    w, keep = weight.copy(), list(range(W.shape[1]))
+    c = np.zeros(W.shape[1])
+    for _ in range(2 * W.shape[1]):
+        weighted = W[:, keep] * w[:, None]
+        norms = np.linalg.norm(weighted, axis=0) + 1e-300
+        Q = weighted / norms
+        try:
+            G = np.linalg.inv(Q.T @ Q + 1e-11 * np.eye(len(keep)))
+        except np.linalg.LinAlgError:
+            return None
+        b = G @ (Q.T @ (t * w))
+        r = t * w - Q @ b
+        value = b**2 / np.diag(G) / (r @ r / max(len(t) - len(keep), 1) + 1e-300)
+        c[:] = 0.0
+        c[keep] = b / norms
+        den = 1 + B @ c[p:]
+        if (den > 0).all():
+            w = weight / den
+        j = int(np.argmin(value))
+        if value[j] > 14 or len(keep) <= 2:
+            break
+        keep.pop(j)
+    num = [(c[j], trees[j]) for j in keep if j < p]
+    den = [(c[j], trees[j]) for j in keep if j >= p]
+    if len(keep) > 8 or not num or not den:
+        return None
+    return _fraction(num, [(1.0, ex.ONE), *den])
+
+
+def roots_of_quadratics(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
+    """t = p + s sqrt(q) with sparse polynomials p and q, from t^2 - 2 p t + (p^2 - q) = 0."""
+    v = view.head(rows)
+    for degree in (1, 2):
+        clock.check()
+        A, _, _ = polynomial_columns(v.P, 2 * degree)
+        B, trees, _ = polynomial_columns(v.P, degree)
+        if A.shape[1] + B.shape[1] > 0.6 * len(v.t):
+            return
+        c = solve(np.concatenate([A, v.t[:, None] * B], 1), v.t**2)
+        r = v.t**2 - A @ c[: A.shape[1]] - v.t * (B @ c[A.shape[1] :])
+        if np.sqrt(np.mean(r**2)) > 1e-9 * np.sqrt(np.mean(v.t**4)):
+            continue
+        b = c[A.shape[1] :] / 2
+        keep = [j for j in range(len(b)) if abs(b[j]) * np.abs(B[:, j]).max() > 1e-6 * np.abs(v.t).max()]
+        rest = view.minus(ex.linear(b[keep], [trees[j] for j in keep])) if keep else view
+        if rest.one_sign:
+            yield from _root(rest, rows)
+
+
+def _root(rest: View, rows: int) -> Iterator[ex.Tree]:
+    square = rest.outer("sq")
+    if square is not None:
+        A, trees, _ = polynomial_columns(square.P[:rows], {1: 8, 2: 5, 3: 4}.get(square.k, 3))
+        tree = emit(square, A, trees, rows) if A.shape[1] < 0.5 * len(A) else None
+        if tree is not None:
+            yield tree

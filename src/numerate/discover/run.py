@@ -1,0 +1,180 @@
+"""From a user's table to a search: equal rows joined, idle columns left out, units understood, nonsense refused."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import sympy
+
+from numerate.discover import export
+from numerate.discover.checks import check_rows, varying
+from numerate.discover.dimensions import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
+from numerate.discover.formula import Formula, Found
+from numerate.discover.search import search
+
+FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "abs")
+"""Functions a formula may contain."""
+
+
+def canonical(
+    X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows without weight dropped, equal rows joined, the rest in an order that depends on their values and the seed.
+
+    A row of weight k is then the same as k equal rows, and the order of the file does not matter.
+    X: (n, d), y: (n,), weights: (n,) -> the same of fewer rows; weights is None if all are equal.
+    """
+    table = np.column_stack([X, y])
+    total = np.ones(len(y)) if weights is None else weights
+    table, total = table[total > 0], total[total > 0]
+    rows, index = np.unique(table, axis=0, return_inverse=True)
+    joined = np.bincount(index.reshape(-1), total, minlength=len(rows))
+    order = np.random.default_rng(seed).permutation(len(rows))
+    rows, joined = rows[order], joined[order]
+    return rows[:, :-1], rows[:, -1], None if np.ptp(joined) == 0 else joined
+
+
+def find(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    names: Sequence[str],
+    target: str = "y",
+    weights: np.ndarray | None = None,
+    seconds: float = 10.0,
+    functions: Sequence[str] | None = None,
+    units: Mapping[str, Unit] | None = None,
+    seed: int = 0,
+    progress: Callable[[Formula, float], None] | None = None,
+) -> Found:
+    """The search, as a user's table needs it; X: (n, d), y: (n,)
+
+    Args:
+        X: Inputs; columns that are constant are left out of the search.
+        y: Target.
+        names: Of the inputs.
+        target: Name of the target.
+        weights: Of the rows.
+        seconds: Processor time.
+        functions: Functions a formula may contain; None for the default set.
+        units: Column -> unit, of every input and the target; formulas that make no physical sense are refused.
+        seed: Of the search.
+        progress: Called with the best formula so far and the seconds gone by.
+
+    Raises:
+        ValueError: If a function is not known, or no formula found makes physical sense.
+    """
+    check_functions(functions)
+    X, y, weights = canonical(X, y, weights, seed)
+    check_rows(len(y))
+    used = varying(X)
+    active = [name for name, each in zip(names, used) if each]
+    complete = units is None or reachable(units, active, target)
+    found = search(
+        X[:, used],
+        y,
+        names=active,
+        weights=weights,
+        seconds=seconds,
+        functions=functions,
+        dimensions=dimensions(units, active, target) if units is not None and complete else None,
+        seed=seed,
+        progress=progress,
+    )
+    return found if units is None else sensible(found, units, target)
+
+
+def values(formula: Formula, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The formula's values at rows of a table with columns ``names``; X: (n, d) -> (n,)"""
+    return formula.predict(X[:, [list(names).index(name) for name in formula.names]])
+
+
+def check_functions(functions: Sequence[str] | None) -> None:
+    """Raises ValueError at a function that no formula can contain."""
+    for name in functions or ():
+        if name not in FUNCTIONS:
+            raise ValueError(f"the function {name!r} is not known; there are {', '.join(FUNCTIONS)}")
+
+
+def sensible(found: Found, units: Mapping[str, Unit], target: str) -> Found:
+    """The result without formulas that make no physical sense. Raises ValueError if none is left."""
+    front = [each for each in found.front if makes_sense(each, units, target)]
+    if makes_sense(found.best, units, target):
+        return replace(found, front=front)
+    if not front:
+        raise ValueError("no formula was found that agrees with the units; check them, or allow more seconds")
+    best = min(front, key=lambda each: each.error)
+    return replace(found, best=best, front=front, exact=best.exact)
+
+
+def makes_sense(formula: Formula, units: Mapping[str, Unit], target: str) -> bool:
+    """Whether the formula adds and compares like with like."""
+    try:
+        overall = not reachable(units, formula.names, target)
+        constant_dimensions(formula.expression, units, target, overall=overall)
+    except Nonsense:
+        return False
+    return True
+
+
+def smaller(found: Found, size: int) -> Found:
+    """The result with the best formula of at most ``size`` nodes in front. Raises ValueError if there is none."""
+    few = [each for each in found.front if each.size <= size]
+    if not few:
+        raise ValueError(f"no formula of size {size} or less was found; the smallest has {found.front[0].size}")
+    best = found.best if found.best.size <= size else min(few, key=lambda each: each.error)
+    return replace(found, best=best, exact=best.exact)
+
+
+@dataclass(frozen=True)
+class ConstantNote:
+    """A free constant of a formula: value, standard error (NaN if not known), unit, and the physical constants it is."""
+
+    value: float
+    standard_error: float
+    unit: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        error = f" ± {self.standard_error:.1g}" if self.standard_error > 1e-12 * abs(self.value) else ""
+        unit = f" {self.unit}" if self.unit not in ("", "1") else ""
+        return f"{self.value:.{export.DIGITS}g}{error}{unit}" + (f" = {self.name}" if self.name else "")
+
+
+def explain_constants(
+    formula: Formula, units: Mapping[str, Unit] | None = None, target: str = "y"
+) -> list[ConstantNote]:
+    """Every free constant with its standard error, and with unit and name where units are given."""
+    if units is None:
+        return [ConstantNote(value, error) for value, error in formula.constants.values()]
+    from numerate.discover.physical import name_constant
+
+    expression, values, errors = _in_base_units(formula, units, target)
+    overall = not reachable(units, formula.names, target)
+    notes = []
+    for part, dimension in constant_dimensions(expression, units, target, overall=overall).items():
+        value = float(part.xreplace(values))
+        slopes = [float(sympy.diff(part, symbol).xreplace(values)) for symbol in errors]
+        error = float(np.sqrt(sum((slope * each) ** 2 for slope, each in zip(slopes, errors.values()))))
+        named = name_constant(value, dimension, 3 * error / abs(value)) if value and np.isfinite(error) else None
+        if named or part.free_symbols:
+            notes.append(ConstantNote(value, error, show(dimension), str(named or "")))
+    return notes
+
+
+def _in_base_units(
+    formula: Formula, units: Mapping[str, Unit], target: str
+) -> tuple[sympy.Expr, dict[sympy.Symbol, sympy.Float], dict[sympy.Symbol, float]]:
+    """The formula of columns in SI base units, its free constants as symbols, their values and standard errors."""
+    known = [(value, error) for value, error in formula.constants.values()]
+    values: dict[sympy.Symbol, sympy.Float] = {}
+    errors: dict[sympy.Symbol, float] = {}
+    for number in sorted(formula.expression.atoms(sympy.Float)):
+        symbol = sympy.Dummy("c")
+        values[symbol] = number
+        near = [error for value, error in known if np.isclose(abs(value), abs(float(number)), rtol=1e-9)]
+        errors[symbol] = near[0] if near else np.nan
+    expression = formula.expression.xreplace({number: symbol for symbol, number in values.items()})
+    scales = {sympy.Symbol(name): units[name].scale for name in formula.names}
+    expression = expression.xreplace({column: column / scale for column, scale in scales.items() if scale != 1})
+    return expression * (units[target].scale if units[target].scale != 1 else 1), values, errors

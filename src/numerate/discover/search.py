@@ -1,0 +1,64 @@
+"""The formula behind the data."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from numerate.discover.choose import Chooser
+from numerate.discover.clock import Clock, OutOfSlice, OutOfTime
+from numerate.discover.formula import Dimensions, Formula, Found
+from numerate.discover.pool import Candidate, Pool, Solved
+from numerate.discover.solver import Solver
+from numerate.discover.view import root
+
+
+def search(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    names: Sequence[str],
+    weights: np.ndarray | None = None,
+    seconds: float = 10.0,
+    functions: Sequence[str] | None = None,
+    dimensions: Dimensions | None = None,
+    seed: int = 0,
+    progress: Callable[[Formula, float], None] | None = None,
+) -> Found:
+    """The formula y = f(X) that describes the data best.
+
+    Args:
+        X: (n, d) inputs. y: (n,) target. names: of the inputs.
+        weights: (n,) weight of each row in the squared error.
+        seconds: of CPU time; the best so far is given back when they are used, and on KeyboardInterrupt.
+        functions: allowed functions (sqrt exp log sin cos tan asin acos atan sinh cosh tanh abs); None for all.
+        dimensions: physical dimensions of inputs and target.
+        seed: the same seed gives the same formula.
+        progress: called with the best formula and the seconds used when the best improves.
+    """
+    clock = Clock(seconds)
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    order = np.random.default_rng((seed, 0)).permutation(len(y))
+    X, y, w = X[order], y[order], None if weights is None else np.asarray(weights, float)[order]
+    seen = len(y) - min(len(y) // 6, 400)
+    chooser = Chooser(X, y, w, seen, names)
+
+    def improved(candidate: Candidate) -> None:
+        if progress is not None:
+            progress(chooser.formula(candidate, rounded=False), clock.elapsed)
+
+    allowed = None if functions is None else frozenset(functions)
+    pool = Pool(X[:seen], y[:seen], None if w is None else w[:seen], clock, allowed, improved)
+    solver = Solver(pool, clock, seed)
+    with np.errstate(all="ignore"):
+        try:
+            solver.start(root(X[:seen], y[:seen], None if w is None else w[:seen]))
+        except (Solved, OutOfTime, OutOfSlice):
+            pass
+        except KeyboardInterrupt:
+            if not pool.found:
+                raise
+        best = chooser.formula(pool.best)
+        front = chooser.front(pool.found, best)
+    noise = 0.0 if best.relative_error < 1e-9 or pool.noise is None else best.error
+    groups = [{names[i]: q for i, q in enumerate(row) if q} for row in solver.groups]
+    return Found(best, front, best.exact, noise, groups, clock.elapsed)

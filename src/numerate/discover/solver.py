@@ -1,0 +1,218 @@
+"""Which part of the search sees which view, in which order; views of views by recursion."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from numerate.discover import expressions as ex
+from numerate.discover import rational, spans
+from numerate.discover.clock import Clock
+from numerate.discover.differences import apply_differences, find_differences
+from numerate.discover.factor import factors
+from numerate.discover.few import few_inputs
+from numerate.discover.front import find_front
+from numerate.discover.groups import Groups, find_groups
+from numerate.discover.monomial import monomials
+from numerate.discover.noise import noise_level
+from numerate.discover.pool import Pool, Solved
+from numerate.discover.separate import Separation, pure_powers, separate
+from numerate.discover.sparse import emit
+from numerate.discover.view import View, root
+
+DEEPEST = 3
+
+
+class Solver:
+    """One search on one pool.
+
+    Args:
+        pool: takes the candidates.
+        clock: CPU time.
+        seed: of the random starts.
+        depth: how often a part was peeled off before.
+    """
+
+    def __init__(self, pool: Pool, clock: Clock, seed: int, depth: int = 0) -> None:
+        self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
+        self.groups: list[list[Fraction]] = []
+
+    def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
+        for tree in trees:
+            self.pool.offer(tree, source)
+        self.pool.check_noise()
+
+    def rows(self, view: View) -> int:
+        return 500 if view.noise else 300
+
+    def start(self, view: View) -> None:
+        """The whole search from the data themselves."""
+        mean = float(np.average(view.t, weights=view.w**2))
+        self.offer([ex.const(mean)], "constant")
+        self.linear(view)
+        view = self.with_noise(view, noise_level(view))
+        self.solve(view, "")
+        self.last(view)
+
+    def linear(self, view: View) -> None:
+        A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
+        if A.shape[1] < 0.5 * len(A):
+            tree = emit(view, A, [ex.ONE, *view.variables], len(A))
+            self.offer([] if tree is None else [tree], "linear")
+
+    def with_noise(self, view: View, level: float | None) -> View:
+        if level is None:
+            return view
+        self.pool.noise = level / view.scale
+        return replace(view, noise=level)
+
+    def solve(self, view: View, source: str, grouped: bool = False) -> None:
+        """Everything for one view, cheap parts first."""
+        if not view.usable or view.k == 0:
+            return
+        self.offer(monomials(view), f"{source} monomial")
+        if view.k == 1 and view.noise:
+            self.few(view, source)
+        self.plain(view, source)
+        with self.clock.share(0.12 * self.clock.seconds):
+            self.functions(view, source)
+        if view.k == 1:
+            if not view.noise:
+                self.few(view, source)
+            return
+        self.peel(view, source)
+        self.factor(view, source)
+        front = None if grouped or "front" in source else find_front(view)
+        if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
+            self.front(view, front, source)
+            front = None
+        plans = [] if grouped else find_groups(view, self.clock, self.seed)
+        if not source:
+            view = self.noise_of_groups(view, plans)
+        good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
+        self.follow(view, good, source)
+        self.front(view, front, source)
+        if view.k <= 2:
+            self.few(view, source)
+        if not grouped:
+            self.differences(view, source)
+        if view.k == 3:
+            self.few(view, source)
+        self.follow(view, [p for p in plans if p not in good], source)
+
+    def plain(self, view: View, source: str) -> None:
+        rows = 500
+        names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
+        self.offer(spans.span_fits(view, spans.plain_designs(view, rows), names, self.clock, rows), f"{source} sum")
+        with self.clock.share(0.1 * self.clock.seconds):
+            self.offer(rational.rationals(view, self.clock), f"{source} quotient")
+            if not view.noise:
+                self.offer(rational.roots_of_quadratics(view, self.clock), f"{source} root")
+
+    def functions(self, view: View, source: str) -> None:
+        rows = 500
+        names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
+        designs = spans.function_designs(view, rows, self.pool.allowed)
+        self.offer(spans.span_fits(view, designs, names, self.clock, rows), f"{source} sum with functions")
+        if view.k <= 5 and not view.noise:
+            for functions in spans.quotient_functions(view.P[:rows], self.pool.allowed):
+                self.offer(rational.rationals_with(view, functions, self.clock), f"{source} quotient with functions")
+
+    def few(self, view: View, source: str) -> None:
+        with self.clock.share(0.35 * self.clock.seconds):
+            trees = few_inputs(view, self.clock, bool(view.noise), self.pool.allowed, self.rows(view))
+            self.offer(trees, f"{source} dictionary")
+
+    def noise_of_groups(self, view: View, plans: list[Groups]) -> View:
+        """Noise that shows only in the groups: many inputs, and one group more does not help."""
+        if self.pool.noise is not None or len(plans) < 2:
+            return view
+        best = min(plans, key=lambda p: p.error)
+        if len(best.rows) == max(len(p.rows) for p in plans) and best.error > 0.7 * plans[0].error:
+            return self.with_noise(view, noise_level(best.apply(view)))
+        return view
+
+    def follow(self, view: View, plans: list[Groups], source: str) -> None:
+        for plan in plans[:4]:
+            inner = plan.apply(view)
+            if self.depth == 0 and "front" not in source:
+                self.groups = plan.rows
+            self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
+
+    def front(self, view: View, plan: Groups | None, source: str) -> None:
+        """A monomial of the inputs that enter in no other way."""
+        if plan is not None:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.solve(plan.apply(view), f"{source} front")
+
+    def differences(self, view: View, source: str) -> None:
+        pairs = find_differences(view)
+        if pairs:
+            self.solve(apply_differences(view, pairs), f"{source} differences")
+
+    def peel(self, view: View, source: str) -> None:
+        """Separable targets: one component first, then the rest."""
+        if self.depth >= DEEPEST:
+            return
+        for separation in separate(view)[:2]:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.peel_one(view, separation, f"{source} {separation.name} apart")
+
+    def factor(self, view: View, source: str) -> None:
+        """A function of one input, or of a difference, as a factor of a target of both signs."""
+        if self.depth >= DEEPEST or view.one_sign:
+            return
+        for tree, others in factors(view)[:2]:
+            with self.clock.share(0.3 * self.clock.seconds):
+                rest = view.over(tree).of([ex.var(i) for i in others])
+                Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} {tree[0]} off")
+
+    def peel_one(self, view: View, s: Separation, source: str) -> None:
+        if s.name == "log":
+            powers = pure_powers(view.P, s)
+            if powers is not None:
+                front, others = powers
+                rest = view.over(ex.monomial(view.variables, front)).of([ex.var(i) for i in others])
+                Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} powers")
+                return
+        first = min(range(len(s.components)), key=lambda i: len(s.components[i]))
+        mine = s.components[first]
+        others = [i for i in range(view.k) if i not in mine]
+        values = np.exp(s.values[first]) if s.name == "log" else s.values[first]
+        outer = view if s.name == "log" else view.outer(s.name)
+        if outer is None:
+            return
+        w = outer.w * (np.abs(view.t / values) if s.name == "log" else 1.0)
+        noise = max(s.errors[first], 1e-12 * view.scale)
+        for tree in self.component(outer.P[:, mine], values, w, noise):
+            there = ex.substitute(tree, [ex.var(i) for i in mine])
+            rest = outer.over(there) if s.name == "log" else outer.minus(there)
+            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, 10 * noise))
+            if rest.usable:
+                inner = Solver(self.pool, self.clock, self.seed, self.depth + 1)
+                inner.solve(rest, source)
+
+    def component(self, P: np.ndarray, values: np.ndarray, w: np.ndarray, noise: float) -> list[ex.Tree]:
+        """The best formulas for one component, which is known up to ``noise``."""
+        part = replace(root(P, values, w**2), noise=0.0)
+        scale = np.sqrt(np.mean(w**2))
+        part = replace(part, noise=noise / scale)
+        pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
+        pool.noise = pool.floor = part.noise / part.scale
+        inner = Solver(pool, self.clock, self.seed, self.depth + 1)
+        try:
+            with self.clock.share(0.2 * self.clock.seconds):
+                inner.solve(part, "component")
+        except Solved:
+            pass
+        return [c.tree for c in pool.found[:2] if c.error < 3 * pool.noise]
+
+    def last(self, view: View) -> None:
+        """What is left when nothing has solved the problem: approximations of the data themselves."""
+        if view.noise == 0.0:
+            rough = replace(view, noise=0.5 * view.scale)
+            rows = 500
+            designs = spans.plain_designs(rough, rows)
+            self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
+            self.offer(rational.rationals(rough, self.clock), "approximation")

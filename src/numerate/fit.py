@@ -1,0 +1,225 @@
+"""What ``numerate fit`` does: read a table, find the formula, say how good it is, write the page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from numerate.discover import Formula, Found, export
+from numerate.discover.dimensions import Unit
+from numerate.discover.run import ConstantNote, explain_constants, find, smaller, values
+from numerate.discover.table import Table
+from numerate.report.formula import (
+    Candidate,
+    FormulaPage,
+    Law,
+    Picture,
+    Slice,
+    fit_figure,
+    is_wide,
+    slices_figure,
+    write_formula_page,
+)
+from numerate.report.text import number, percent
+
+NO_LAW = "no exact law found; best approximation"
+RUNNERS_UP = 3
+PANELS = 6
+Progress = Callable[[Formula, float], None]
+
+
+@dataclass(frozen=True)
+class FormulaFit:
+    """A formula found from a table, with what is to be said about it."""
+
+    table: Table
+    found: Found
+    units: Mapping[str, Unit] | None
+    constants: Sequence[ConstantNote]
+
+    @property
+    def verdict(self) -> str:
+        best = self.found.best
+        if self.found.exact:
+            return "an exact law: it agrees with every row to the last digits"
+        if self.found.noise and best.error < 1.2 * self.found.noise:
+            return f"{NO_LAW}, which leaves no more than the noise"
+        return NO_LAW
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        best, noise = self.found.best, self.found.noise
+        return [
+            ("root mean square error", f"{number(best.error)}, {percent(best.relative_error)} of the target's"),
+            ("estimated noise", f"{number(noise)} (standard deviation)" if noise else "none that can be seen"),
+            ("size", f"{best.size} operations, names and numbers"),
+        ]
+
+    @property
+    def groups(self) -> list[str]:
+        """Dimensionless groups as text: rho*v*d/mu; an input that stands alone is none."""
+        return [_product(group) for group in self.found.groups if len(group) > 1]
+
+    @property
+    def runners_up(self) -> list[Formula]:
+        """The formulas of the front that come closest in error, beside the chosen one."""
+        best = self.found.best
+        others = [each for each in self.found.front if each is not best and each.size > 1]
+        return sorted(others, key=lambda each: abs(np.log((each.error + 1e-300) / (best.error + 1e-300))))[:RUNNERS_UP]
+
+
+def _product(powers: Mapping[str, object]) -> str:
+    import sympy
+
+    return str(sympy.Mul(*(sympy.Symbol(name) ** sympy.Rational(str(power)) for name, power in powers.items())))
+
+
+def fit_table(
+    table: Table,
+    *,
+    seconds: float = 10.0,
+    functions: Sequence[str] | None = None,
+    units: Mapping[str, Unit] | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> FormulaFit:
+    """Find the formula of a table; ``size`` is the largest one wanted."""
+    found = find(
+        table.X,
+        table.y,
+        names=table.names,
+        target=table.target,
+        seconds=seconds,
+        functions=functions,
+        units=units,
+        seed=seed,
+        progress=progress,
+    )
+    found = found if size is None else smaller(found, size)
+    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target))
+
+
+def candidates(found: Found, target: str) -> list[Candidate]:
+    """The front, ready to be shown."""
+    sign = {True: "=", False: "≈"}
+    return [
+        Candidate(
+            export.text(each.expression),
+            export.mathml(target, each.expression, sign[each.exact]),
+            each.size,
+            each.error,
+            each.relative_error,
+            each is found.best or each == found.best,
+        )
+        for each in found.front
+    ]
+
+
+def law(fit: FormulaFit) -> Law:
+    """What a page shows of a formula."""
+    table, best = fit.table, fit.found.best
+    predicted = values(best, table.X, table.names)
+    front = candidates(fit.found, table.target)
+    pictures = [
+        Picture(
+            "fit",
+            fit_figure(table.y, predicted, fit.found.noise, front),
+            "Left: every row. Middle: what the formula leaves; the band is twice the estimated noise. Right: all "
+            "formulas that are better than every smaller one; the chosen one is filled.",
+        ),
+        Picture(
+            "outside",
+            slices_figure(slices(fit), table.target),
+            "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they "
+            "part from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off.",
+        ),
+    ]
+    return Law(
+        table.target,
+        export.mathml(table.target, best.expression, "=" if best.exact else "≈"),
+        fit.verdict,
+        best.exact,
+        fit.facts,
+        front,
+        [str(each) for each in fit.constants],
+        fit.groups,
+        {title: export.code(best.expression, table.names, language) for title, language in LANGUAGES.items()},
+        pictures,
+    )
+
+
+LANGUAGES = {"Python": "python", "PyTorch": "torch", "C": "c"}
+
+
+def slices(fit: FormulaFit) -> list[Slice]:
+    """The formula and its runners-up along each input that matters, the others at their median."""
+    table, best = fit.table, fit.found.best
+    middle = np.median(table.X, axis=0)
+    rest = table.y - values(best, table.X, table.names)
+    used = {symbol.name for symbol in best.expression.free_symbols}
+    cuts = []
+    for i, name in enumerate(table.names):
+        if name not in used or len(cuts) == PANELS:
+            continue
+        column = table.X[:, i]
+        grid = outside(column)
+        along = np.tile(middle, (len(grid), 1))
+        along[:, i] = grid
+        at_rows = np.tile(middle, (len(column), 1))
+        at_rows[:, i] = column
+        shown = [best, *fit.runners_up]
+        curves = {_short(each): values(each, along, table.names) for each in shown}
+        points = column, values(best, at_rows, table.names) + rest
+        cuts.append(Slice(name, grid, curves, points, float(column.min()), float(column.max())))
+    return cuts
+
+
+def _short(formula: Formula, most: int = 60) -> str:
+    shown = export.text(formula.expression, 4)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def outside(column: np.ndarray, count: int = 400) -> np.ndarray:
+    """Places from half a range below the data to half a range above; positive inputs stay positive."""
+    low, high = float(column.min()), float(column.max())
+    if is_wide(column):
+        return np.geomspace(low / 4, high * 4, count)
+    span = high - low
+    start = low - span / 2
+    return np.linspace(max(start, low / 2) if low >= 0 else start, high + span / 2, count)
+
+
+def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
+    """How to get the same formula in Python."""
+    table = fit.table
+    read = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".txt": "read_csv"}
+    reader = read.get(path.suffix.lower(), "read_excel")
+    units = "" if fit.units is None else f", units={', '.join(each.text for each in fit.units.values())!r}"
+    return (
+        "import polars as pl\n"
+        "from numerate import FormulaRegressor\n\n"
+        f"data = pl.{reader}({str(path)!r})\n"
+        f"model = FormulaRegressor(seconds={seconds:g}{units})\n"
+        f"model.fit(data[{list(table.names)!r}], data[{table.target!r}])\n"
+        f"model.formula_      # {export.text(fit.found.best.expression, 4)}\n"
+        f"model.predict(data[{list(table.names)!r}])\n"
+        "model.to_module()   # an nn.Module whose constants train\n"
+    )
+
+
+def write_report(
+    fit: FormulaFit, path: Path, folder: Path, *, seconds: float, settings: Mapping[str, str], command: str
+) -> Path:
+    """The page of one formula; path: the data, folder: where the page goes."""
+    table = fit.table
+    page = FormulaPage(
+        f"{table.target} from {', '.join(table.names)}",
+        f"{path.name}: {len(table):,} rows",
+        [law(fit)],
+        usage=usage(path, fit, seconds),
+        settings=settings,
+        command=command,
+    )
+    return write_formula_page(page, folder)
