@@ -78,6 +78,7 @@ static int polynomials(int variables, int degree) {  // how many products there 
 }
 
 struct Index {
+  static constexpr bool fixed_frame = false;
   // the table: z (rows, inputs), target (rows), weight (rows), 0 for rows that fill up the last four
   int64_t rows;
   int inputs, degree;

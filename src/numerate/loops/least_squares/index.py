@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import torch
 
 from numerate.loops.least_squares import marquardt
 from numerate.loops.least_squares.marquardt import Array, Settings, levenberg_marquardt
+from numerate.loops.least_squares.source import source
 from numerate.loops.toolchain import native
 
 SETTINGS = Settings(damping=1e-2, small_gain=1e-4, small_step=1e-12, evaluations=80, refusals=6)
@@ -122,14 +122,7 @@ def fit_index_native(
 
 @lru_cache(maxsize=8)
 def _library(groups: int) -> ctypes.CDLL:
-    return native.library(f"const int GROUPS = {groups};\n{native_text('marquardt.hpp', 'index.hpp')}")
-
-
-def native_text(*names: str) -> str:
-    """The C++ of this folder's files, on top of the double-precision prelude."""
-    folder = Path(__file__).parent
-    prelude = folder.parent / "timeloops" / "prelude64.hpp"
-    return "\n".join(path.read_text() for path in (prelude, folder / "lanes64.hpp", *(folder / name for name in names)))
+    return native.library(f"const int GROUPS = {groups};\n{source('marquardt.hpp', 'index.hpp')}")
 
 
 # ---------------------------------------------------------------- the link's polynomials
@@ -210,6 +203,8 @@ class _Table:
 
 class _Projection:
     """A :class:`~numerate.loops.least_squares.marquardt.Model`; the links of all starts by one stacked QR."""
+
+    fixed_frame = False
 
     def __init__(self, table: _Table) -> None:
         self.table = table

@@ -1,7 +1,7 @@
 // Levenberg–Marquardt with one start per lane; marquardt.py is the same in NumPy. Needs prelude64.hpp and lanes64.hpp.
 //
-// A Model has `numbers` numbers per point and `unknowns` directions of a step, and
-//   V evaluate(const V *trial)             the sum of squares at the trial point
+// A Model has `numbers` numbers per point and `unknowns` directions of a step, `fixed_frame` if these are always the same, and
+//   V evaluate(V *trial)                   the sum of squares at the trial point, which it may normalise
 //   void accept(M lanes)                   make the trial the current point of these lanes, with its normal equations:
 //   V *normal, *slope                      lower triangle of J^T J, and -J^T r, at the current point
 //   V length(const V *point, const V *scale)       size of the point, measured as the step is
@@ -64,29 +64,36 @@ struct Settings {
 };
 const double LEAST_DAMPING = 1e-15, LEAST_PIVOT = 1e-15;
 
-// The damped step of all lanes: (S + damping) z = D^-1 slope, S = D^-1 normal D^-1, step = D^-1 z, D^2 the diagonal.
-// Returns the lanes whose step is small.
+// The damped step of all lanes: (S + damping) z = D^-1 slope, S = D^-1 normal D^-1, step = D^-1 z, where D^2 is the diagonal
+// of the normal equations, or the largest so far if directions stay what they are.
+struct Step {
+  M small;         // lanes whose step is small
+  V predicted;     // fall of the sum of squares, were the residuals linear
+};
 template <class Model>
-static M solve(Model &model, V damping, const V *point, double small, V *scale, V *system, V *step) {
+static Step solve(Model &model, V damping, const V *point, double small, V *scale, V *system, V *step) {
   const int size = model.unknowns;
   for (int i = 0; i < size; i++) {
-    const V diagonal = model.normal[triangle(i) + i];
-    scale[i] = where(diagonal > 0.0, sqrt_lanes(diagonal), c(1.0));
+    const V own = sqrt_lanes(model.normal[triangle(i) + i]);
+    scale[i] = Model::fixed_frame ? maximum(scale[i], own) : own;
   }
   for (int i = 0; i < size; i++) {
-    for (int j = 0; j < i; j++) system[triangle(i) + j] = model.normal[triangle(i) + j] / (scale[i] * scale[j]);
-    const V diagonal = model.normal[triangle(i) + i];
-    system[triangle(i) + i] = where(diagonal > 0.0, c(1.0), V{}) + damping;
-    step[i] = model.slope[i] / scale[i];
+    const V mine = where(scale[i] > 0.0, scale[i], c(1.0));
+    for (int j = 0; j < i; j++) system[triangle(i) + j] = model.normal[triangle(i) + j] / (mine * where(scale[j] > 0.0, scale[j], c(1.0)));
+    system[triangle(i) + i] = model.normal[triangle(i) + i] / (mine * mine) + damping;
+    step[i] = model.slope[i] / mine;
   }
   cholesky(system, size, LEAST_PIVOT);
   forwards(system, size, step);
   backwards(system, size, step);
-  V moved = {};
-  for (int i = 0; i < size; i++) moved = fma(step[i], step[i], moved);
-  for (int i = 0; i < size; i++) step[i] = step[i] / scale[i];
+  V moved = {}, along = {};
+  for (int i = 0; i < size; i++) {
+    moved = fma(step[i], step[i], moved);
+    step[i] = step[i] / where(scale[i] > 0.0, scale[i], c(1.0));
+    along = fma(step[i], model.slope[i], along);
+  }
   const V length = model.length(point, scale);
-  return moved <= small * small * length * length;
+  return {moved <= small * small * length * length, fma(damping, moved, along)};
 }
 
 // Starts first, ..., last - 1: where each ends, its sum of squares, J^T J there, evaluations, and whether it converged.
@@ -96,7 +103,7 @@ static void levenberg_marquardt(Model &model, int64_t first, int64_t last, const
   const int numbers = model.numbers, size = model.unknowns;
   V *const trial = vectors(numbers), *const point = vectors(numbers), *const step = vectors(size);
   V *const scale = vectors(size), *const system = vectors(triangle(size));
-  V loss, damping;
+  V loss, damping, predicted;
   int64_t start[LANES], count[LANES], refused[LANES], still[LANES], next = first;
   int working = 0;
 
@@ -106,6 +113,7 @@ static void levenberg_marquardt(Model &model, int64_t first, int64_t last, const
     start[lane] = next < last ? next++ : -1;
     working += start[lane] >= 0;
     for (int i = 0; i < numbers; i++) trial[i][lane] = starts[from * numbers + i];
+    for (int i = 0; i < size; i++) scale[i][lane] = 0.0;
     loss[lane] = INF, damping[lane] = settings.damping;
     count[lane] = refused[lane] = still[lane] = 0;
   };
@@ -122,36 +130,43 @@ static void levenberg_marquardt(Model &model, int64_t first, int64_t last, const
   for (int lane = 0; lane < LANES; lane++) refill(lane);
   while (working) {
     const V found = model.evaluate(trial);
-    M better = found < loss;
-    const V gain = 1.0 - found / loss;
+    const M better = found < loss;
+    const V gain = 1.0 - found / loss, ratio = (loss - found) / predicted;
     for (int i = 0; i < numbers; i++) point[i] = where(better, trial[i], point[i]);
     if (any(better)) model.accept(better);
-    bool fresh[LANES] = {};
+    bool fresh[LANES];
     for (int lane = 0; lane < LANES; lane++) {
-      if (start[lane] < 0) continue;
+      fresh[lane] = start[lane] < 0;
+      if (fresh[lane]) continue;
       count[lane]++;
+      const bool begun = loss[lane] < INF;
       if (better[lane]) {
-        const bool begun = loss[lane] < INF;
         still[lane] = begun && gain[lane] < settings.small_gain ? still[lane] + 1 : 0;
+        if (begun && ratio[lane] > 0.75) damping[lane] = damping[lane] * 0.25 > LEAST_DAMPING ? damping[lane] * 0.25 : LEAST_DAMPING;
+        if (begun && ratio[lane] < 0.25) damping[lane] *= 2.0;
         loss[lane] = found[lane], refused[lane] = 0;
-        if (begun) damping[lane] = damping[lane] * 0.125 > LEAST_DAMPING ? damping[lane] * 0.125 : LEAST_DAMPING;
-      } else if (loss[lane] < INF) {
-        damping[lane] *= (double)(4ll << refused[lane]++);
+      } else if (begun) {
+        damping[lane] *= (double)(3ll << refused[lane]++);
+      } else {
+        for (int i = 0; i < numbers; i++) point[i][lane] = trial[i][lane];
+        loss[lane] = NOT_A_NUMBER;
       }
       const bool none = !(loss[lane] < INF), good = !none && (still[lane] > 1 || loss[lane] <= settings.enough);
-      if (none)
-        for (int i = 0; i < numbers; i++) point[i][lane] = trial[i][lane];
-      if (none || good || refused[lane] >= settings.refusals || count[lane] >= settings.evaluations) {
-        if (none) loss[lane] = NOT_A_NUMBER;
-        finish(lane, good);
-        fresh[lane] = true;
+      if (none || good || refused[lane] >= settings.refusals || count[lane] >= settings.evaluations) finish(lane, good), fresh[lane] = true;
+    }
+    const Step next_step = solve(model, damping, point, settings.small_step, scale, system, step);
+    predicted = next_step.predicted;
+    const M end = next_step.small | ((damping < 1.0) & (predicted <= settings.small_gain * loss));
+    M moving = {};
+    for (int lane = 0; lane < LANES; lane++) {
+      if (fresh[lane]) {
+        for (int i = 0; i < size; i++) scale[i][lane] = 0.0;  // what was solved here belongs to the start before
+      } else if (end[lane]) {
+        finish(lane, true);
+      } else {
+        moving[lane] = -1;
       }
     }
-    const M small = solve(model, damping, point, settings.small_step, scale, system, step);
-    for (int lane = 0; lane < LANES; lane++)
-      if (!fresh[lane] && start[lane] >= 0 && small[lane]) finish(lane, true), fresh[lane] = true;
-    M moving = {};
-    for (int lane = 0; lane < LANES; lane++) moving[lane] = -(int64_t)(!fresh[lane] && start[lane] >= 0);
     model.move(point, step, trial, moving);
   }
   V *const all[] = {trial, point, step, scale, system};

@@ -20,7 +20,8 @@ class Settings:
 
     Args:
         damping: the first one, relative to the diagonal of the normal equations.
-        small_gain: converged if the sum of squares falls by less than this part of itself twice in a row.
+        small_gain: converged if the sum of squares falls by less than this part of itself twice in a row, or if no more
+            is to be expected.
         small_step: converged if the step is this small, relative to the point.
         enough: converged if the sum of squares is not above this.
         evaluations: at most so many, for each start.
@@ -28,10 +29,10 @@ class Settings:
     """
 
     damping: float = 1e-3
-    small_gain: float = 1e-12
+    small_gain: float = 1e-15
     small_step: float = 1e-13
     enough: float = 0.0
-    evaluations: int = 200
+    evaluations: int = 1000
     refusals: int = 10
 
     def packed(self) -> "PackedSettings":
@@ -50,7 +51,12 @@ class PackedSettings(ctypes.Structure):
 
 
 class Model(Protocol):
-    """What is fitted; all arrays have the starts as first axis."""
+    """What is fitted; all arrays have the starts as first axis.
+
+    ``fixed_frame``: the directions of steps are always the same; they are then scaled by the largest columns so far.
+    """
+
+    fixed_frame: bool
 
     def evaluate(self, trial: Array) -> tuple[Array, Array, Any]:
         """(S, T) -> the points, normalised; their sums of squares (S,); and what :meth:`linearise` needs."""
@@ -90,17 +96,18 @@ def _minimise(model: Model, starts: Array, settings: Settings) -> Found:
     count = len(starts)
     lanes = np.arange(count)  # the starts that are still at work; the arrays below belong to these
     trial = starts.astype(float)
-    loss, damping = np.full(count, np.inf), np.full(count, settings.damping)
+    loss, damping, predicted = np.full(count, np.inf), np.full(count, settings.damping), np.zeros(count)
     evaluations, refused, still = (np.zeros(count, int) for _ in range(3))
-    point, normal, slope, frame = trial.copy(), None, None, None
+    point, normal, slope, frame, largest = trial.copy(), None, None, None, None
     found: Found | None = None
     while len(lanes):
         reached, losses, evaluated = model.evaluate(trial)
         better, begun = losses < loss, np.isfinite(loss)
         slow = 1 - losses / loss < settings.small_gain
         still = np.where(better, np.where(begun & slow, still + 1, 0), still)
-        eased = np.maximum(damping / 8, LEAST_DAMPING)
-        damping = np.where(begun, np.where(better, eased, damping * 4.0 * 2.0**refused), damping)
+        ratio = (loss - losses) / predicted
+        eased = np.where(ratio > 0.75, np.maximum(damping / 4, LEAST_DAMPING), damping * np.where(ratio < 0.25, 2.0, 1.0))
+        damping = np.where(begun, np.where(better, eased, damping * 3.0 * 2.0**refused), damping)
         refused = np.where(better, 0, refused + begun)
         evaluations = evaluations + 1
         none = ~better & ~begun
@@ -109,36 +116,40 @@ def _minimise(model: Model, starts: Array, settings: Settings) -> Found:
         parts = model.linearise(evaluated, better)
         if normal is None:
             normal, slope, frame = (np.full((len(lanes), *part.shape[1:]), np.nan) for part in parts)
+            largest = np.zeros_like(slope)
             found = Found(point.copy(), loss.copy(), np.full((count, *normal.shape[1:]), np.nan), evaluations * 0, begun)
-        assert slope is not None and frame is not None and found is not None
+        assert slope is not None and frame is not None and largest is not None and found is not None
         for kept, part in zip((normal, slope, frame), parts):
             kept[better] = part
         good = (still > 1) | (loss <= settings.enough)
         done = none | good | (refused >= settings.refusals) | (evaluations >= settings.evaluations)
-        step, scale = damped_step(normal, slope, damping)
-        moved = np.sqrt(np.sum((scale * step) ** 2, -1))
-        small = ~done & (moved <= settings.small_step * model.length(point, scale))
+        own = np.sqrt(np.einsum("skk->sk", normal))
+        largest = np.fmax(largest, own) if model.fixed_frame else own
+        step = damped_step(normal, slope, damping, largest)
+        moved = np.sum((largest * step) ** 2, -1)
+        predicted = np.sum(step * slope, -1) + damping * moved
+        small = moved <= settings.small_step**2 * model.length(point, largest) ** 2
+        small = ~done & (small | ((damping < 1) & (predicted <= settings.small_gain * loss)))
         done = done | small
         ended = lanes[done]
         found.points[ended], found.losses[ended], found.normals[ended] = point[done], loss[done], normal[done]
         found.evaluations[ended], found.converged[ended] = evaluations[done], (good | small)[done]
         rest = ~done
-        lanes, point, loss, damping, step = lanes[rest], point[rest], loss[rest], damping[rest], step[rest]
-        evaluations, refused, still = evaluations[rest], refused[rest], still[rest]
-        normal, slope, frame = normal[rest], slope[rest], frame[rest]
+        lanes, point, loss, damping, predicted = lanes[rest], point[rest], loss[rest], damping[rest], predicted[rest]
+        evaluations, refused, still, step = evaluations[rest], refused[rest], still[rest], step[rest]
+        normal, slope, frame, largest = normal[rest], slope[rest], frame[rest], largest[rest]
         trial = model.move(point, step, frame)
     if found is None:
         raise ValueError("no starts were given; parameters has one row for each start")
     return found
 
 
-def damped_step(normal: Array, slope: Array, damping: Array) -> tuple[Array, Array]:
-    """Solve (J^T J + damping D^2) step = -J^T r, D^2 the diagonal of J^T J; also D. (S, K, K), (S, K), (S,)"""
-    diagonal = np.einsum("skk->sk", normal)
-    scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
+def damped_step(normal: Array, slope: Array, damping: Array, scale: Array) -> Array:
+    """Solve (J^T J + damping D^2) step = -J^T r, D the diagonal ``scale``. (S, K, K), (S, K), (S,), (S, K) -> (S, K)"""
+    scale = np.where(scale > 0, scale, 1.0)
     system = normal / (scale[:, :, None] * scale[:, None])
-    np.einsum("skk->sk", system)[:] = np.where(diagonal > 0, 1.0, 0.0) + damping[:, None]
-    return solve_cholesky(system, slope / scale) / scale, scale
+    np.einsum("skk->sk", system)[:] += damping[:, None]
+    return solve_cholesky(system, slope / scale) / scale
 
 
 def solve_cholesky(system: Array, right: Array) -> Array:
