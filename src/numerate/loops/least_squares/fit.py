@@ -1,9 +1,12 @@
 """Nonlinear least squares of a function written in torch, from many starts at once."""
 
+import importlib
 import logging
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -134,6 +137,7 @@ class _Plain:
             residual = function(point, *columns).reshape(-1)
             return residual, residual
 
+        _load_forward_mode()
         self.linear = vmap(jacfwd(both, has_aux=True))
 
     def evaluate(self, trial: Array) -> tuple[Array, Array, Any]:
@@ -149,6 +153,14 @@ class _Plain:
 
     def move(self, points: Array, steps: Array, frames: Array) -> Array:
         return points + steps
+
+
+@cache
+def _load_forward_mode() -> None:
+    """What torch loads when it first differentiates forwards; it warns of its own use of ``torch.jit``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module("torch._decomp.decompositions_for_jvp")
 
 
 def _result(found: Found, residuals: int, backend: str) -> LeastSquaresResult:

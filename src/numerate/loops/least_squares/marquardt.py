@@ -158,7 +158,8 @@ def solve_cholesky(system: Array, right: Array) -> Array:
     inverse = np.zeros_like(right)
     for j in range(size):
         pivot = factor[:, j, j] - np.sum(factor[:, j, :j] ** 2, -1)
-        inverse[:, j] = np.where(pivot > LEAST_PIVOT, 1 / np.sqrt(pivot), 0.0)
+        sound = pivot > LEAST_PIVOT
+        inverse[:, j] = sound / np.sqrt(np.where(sound, pivot, 1.0))
         below = factor[:, j + 1 :, j] - np.einsum("sik,sk->si", factor[:, j + 1 :, :j], factor[:, j, :j])
         factor[:, j + 1 :, j] = below * inverse[:, j, None]
     found = right.copy()
