@@ -92,7 +92,7 @@ struct Index {
   // of the current point
   V *basis, *normal, *slope;
   // of the linearisation
-  V *new_basis, *new_normal, *new_slope, *cross;
+  V *new_basis, *new_normal, *new_slope, *cross, *outside;  // outside: N a
   Rows *phi, *jacobian;
 
   Index(int64_t rows_, int inputs_, int degree_, const double *z_, const double *target_, const double *weight_, const int32_t *places_)
@@ -102,11 +102,12 @@ struct Index {
     factor = vectors(triangle(terms)), norms = vectors(terms), coefficients = vectors(terms), w = vectors(rows), groups = vectors(rows * GROUPS);
     sums = vectors(moments), right = vectors(terms), refined = vectors(terms);
     basis = vectors(inputs * inputs), normal = vectors(triangle(unknowns)), slope = vectors(unknowns);
-    new_basis = vectors(inputs * inputs), new_normal = vectors(triangle(unknowns)), new_slope = vectors(unknowns), cross = vectors((int64_t)terms * unknowns);
+    new_basis = vectors(inputs * inputs), new_normal = vectors(triangle(unknowns)), new_slope = vectors(unknowns);
+    cross = vectors((int64_t)terms * unknowns), outside = vectors(others);
     phi = (Rows *)vectors((int64_t)terms * ROWS), jacobian = (Rows *)vectors((int64_t)unknowns * ROWS);
   }
   void release() {
-    V *const all[] = {factor, norms, coefficients, w, groups, sums, right, refined, basis, normal, slope, new_basis, new_normal, new_slope, cross, (V *)phi, (V *)jacobian};
+    V *const all[] = {factor, norms, coefficients, w, groups, sums, right, refined, basis, normal, slope, new_basis, new_normal, new_slope, cross, outside, (V *)phi, (V *)jacobian};
     for (V *memory : all) free(memory);
   }
 
@@ -213,6 +214,10 @@ struct Index {
   // The sum of squares with the best link; its coefficients are refined once, from their own residuals.
   V evaluate(V *trial) {
     normalise(trial, new_basis);
+    for (int i = 0; i < others; i++) {
+      outside[i] = V{};
+      for (int k = 0; k < inputs; k++) outside[i] = fma(new_basis[(GROUPS + i) * inputs + k], trial[k], outside[i]);
+    }
     project_rows(trial);
     gram();
     for (int i = 0; i < terms; i++) coefficients[i] = right[i];
@@ -242,8 +247,8 @@ struct Index {
     return maximum(loss, V{});
   }
 
-  // Kaufman's Jacobian in the directions that change the model: J = P (w H, w H_1, ..., w H_r) x (N z), where the rows of N
-  // are orthogonal to B and P takes away what the link can do itself. Its normal equations, in these lanes.
+  // Kaufman's Jacobian in the directions that change the model, N, orthogonal to B: P (w H N z) for a, and for row j of B
+  // P (w H_j N z - w H (B z)_j N a), since a stays orthogonal to B; P takes away what the link can do itself.
   void accept(M lanes) {
     const int d = inputs;
     const V *const N = new_basis + GROUPS * d;
@@ -278,7 +283,11 @@ struct Index {
         for (int q = 0; q < ROWS; q++) {
           V direction = {};
           for (int k = 0; k < d; k++) direction = fma(N[i * d + k], c(z[(row + q) * d + k]), direction);
-          for (int j = 0; j <= GROUPS; j++) jacobian[j * others + i][q] = value[j][q] * direction;
+          jacobian[i][q] = value[0][q] * direction;
+          for (int j = 0; j < GROUPS; j++) {
+            const V turned = value[0][q] * groups[(row + q) * GROUPS + j] * outside[i];
+            jacobian[(1 + j) * others + i][q] = fma(value[1 + j][q], direction, -turned);
+          }
         }
       gather(residual);
     }

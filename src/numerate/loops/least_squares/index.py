@@ -233,11 +233,11 @@ class _Projection:
         residual = t.target - np.einsum("snm,sm->sn", orthonormal, h)
         loss = np.where(finite, np.sum(residual**2, 1), np.nan)
         point = np.concatenate([a[:, None], B], 1).reshape(trial.shape)
-        return point, loss, (w, factors, D, half, norms, orthonormal, R, kept, h, residual, N)
+        return point, loss, (w, U, factors, D, half, norms, orthonormal, R, kept, h, residual, a, N)
 
     def linearise(self, evaluated: Any, which: Array) -> tuple[Array, Array, Array]:
         t, r = self.table, self.table.groups
-        w, factors, D, half, norms, orthonormal, R, kept, h, residual, N = (
+        w, U, factors, D, half, norms, orthonormal, R, kept, h, residual, a, N = (
             [part[which] for part in item] if isinstance(item, list) else item[which] for item in evaluated
         )
         eye = np.eye(R.shape[-1])
@@ -249,7 +249,9 @@ class _Projection:
             slopes = math.prod(others, start=D[:, :, j, self.exponents[:, j]])
             values.append(w * np.einsum("snm,sm->sn", slopes, c) / half[:, :, j])
         along = t.Z @ N.swapaxes(1, 2)  # (S, n, d - r)
-        J = (np.stack(values, -1)[..., None] * along[..., None, :]).reshape(*w.shape, (1 + r) * along.shape[-1])
+        J = np.stack(values, -1)[..., None] * along[..., None, :]  # (S, n, 1 + r, d - r)
+        J[:, :, 1:] -= (values[0][..., None] * U)[..., None] * np.einsum("sjd,sd->sj", N, a)[:, None, None]  # a turns with B
+        J = J.reshape(*w.shape, J.shape[2] * J.shape[3])
         J = J - orthonormal @ (orthonormal.swapaxes(1, 2) @ J)
         return J.swapaxes(1, 2) @ J, np.einsum("snk,sn->sk", J, residual), N
 
