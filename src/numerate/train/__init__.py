@@ -1,7 +1,23 @@
-"""What to train (:class:`Training`), how (backends), and the loop that never loses a finished run (:func:`train`)."""
+"""What to train (:class:`Training`), how (backends), and the loop that never loses a finished run (:func:`train`).
 
+:func:`least_squares` is the second optimiser: Levenberg–Marquardt, for functions that fit given data.
+"""
+
+from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
+from numerate.loops.least_squares.marquardt import Settings
 from numerate.train.backends import BACKENDS
 from numerate.train.specification import Adam, Penalty, Restart, Training
 from numerate.train.trainer import Progress, train
 
-__all__ = ["BACKENDS", "Adam", "Penalty", "Progress", "Restart", "Training", "train"]
+__all__ = [
+    "BACKENDS",
+    "Adam",
+    "LeastSquaresResult",
+    "Penalty",
+    "Progress",
+    "Restart",
+    "Settings",
+    "Training",
+    "least_squares",
+    "train",
+]

@@ -81,6 +81,7 @@ class Lowering:
 
     def __init__(self, traced: Traced, rules: Mapping[str, Callable[..., Any]]) -> None:
         self.traced, self.rules = traced, rules
+        self.dtype: torch.dtype = next(iter(traced.inputs.values())).meta["val"].dtype
         self.values: dict[Node, Any] = {}
         self.statements: list[Statement] = []
         self.computed: dict[Any, View] = {}
@@ -135,15 +136,15 @@ class Lowering:
             raise NotLowered(f"{node.target} is not known to the emitted loops")
         meta = node.meta.get("val")
         if isinstance(meta, Tensor) and meta.dtype.is_complex:
-            raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
+            raise NotLowered(f"{node.target} gives {meta.dtype}; this loop computes in {self.dtype}")
         try:
             value = rule(self, *arguments, **options)
         except TypeError:  # an argument that the rule has not got
             given = f"with {', '.join(options)}" if options else "with these arguments"
             raise NotLowered(f"{node.target} is not known to the emitted loops {given}") from None
-        exact = (torch.float32, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
+        exact = (self.dtype, torch.bool, *((torch.int64,) if name in _COUNTING else ()))
         if isinstance(value, View) and isinstance(meta, Tensor) and meta.dtype not in exact:
-            raise NotLowered(f"{node.target} gives {meta.dtype}; emitted loops compute in float32")
+            raise NotLowered(f"{node.target} gives {meta.dtype}; this loop computes in {self.dtype}")
         return value
 
     def constant(self, tensor: Tensor) -> Value | Tensor:
@@ -200,7 +201,7 @@ class Lowering:
         if function in _OF_TRUTH and all(map(is_bool, values)):
             function = _OF_TRUTH[function]
         args = tuple(operand_of(value, shape) for value in self.promoted(function, values))
-        known = _simplified(function, args)
+        known = _simplified(function, args, self.dtype)
         if isinstance(known, View):
             return known
         if known is not None:
@@ -224,7 +225,7 @@ class Lowering:
 
     def as_value(self, value: Any) -> Any:
         """Whole numbers that are known, as the numbers they stand for."""
-        return self.constant(value.float()) if isinstance(value, Tensor) else value
+        return self.constant(value.to(self.dtype)) if isinstance(value, Tensor) else value
 
     def as_float(self, value: Any) -> Any:
         if isinstance(value, View) and value.buffer.kind == "bool":
@@ -310,10 +311,10 @@ def kind_of(function: str, args: Sequence[Operand]) -> Kind:
     return "float"
 
 
-def _simplified(function: str, args: tuple[Operand, ...]) -> Operand | None:
+def _simplified(function: str, args: tuple[Operand, ...], dtype: torch.dtype) -> Operand | None:
     """The result if it needs no computation: of numbers, or of a view and a neutral number."""
     if all(not isinstance(a, View) for a in args):
-        return _computed(function, args)
+        return computed(function, args, dtype)
     if function == "copy":
         return args[0]
     if function == "mul":
@@ -322,13 +323,13 @@ def _simplified(function: str, args: tuple[Operand, ...]) -> Operand | None:
     return args[0] if function == "div" and args[1] == 1 else None
 
 
-def _computed(function: str, args: Sequence[Any]) -> Number:
-    """``function`` of numbers, rounded to float32."""
+def computed(function: str, args: Sequence[Any], dtype: torch.dtype) -> Number:
+    """``function`` of numbers, rounded to ``dtype``."""
     special: dict[str, Callable[..., Tensor]] = {
-        "copy": lambda a: a, "to_float": lambda a: a.float(), "fma": lambda a, b, c: a * b + c
+        "copy": lambda a: a, "to_float": lambda a: a.to(dtype), "fma": lambda a, b, c: a * b + c
     }  # fmt: skip
     found = special.get(function) or getattr(torch, function)
-    tensors = [torch.tensor(a, dtype=torch.bool if isinstance(a, bool) else torch.float32) for a in args]
+    tensors = [torch.tensor(a, dtype=torch.bool if isinstance(a, bool) else dtype) for a in args]
     return found(*tensors).item()
 
 

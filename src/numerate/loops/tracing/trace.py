@@ -138,6 +138,16 @@ def trace(
     return Traced(graph, dict(zip(inputs(batch), placeholders)), dict(zip(names, results)), axes)
 
 
+def trace_example(function: Callable[[Tensors], Tensors], values: Tensors) -> Traced:
+    """Trace for the shapes of ``values``, without a batch."""
+    graph, names = _graph(function, values)
+    nodes = list(graph.graph.nodes)
+    results = nodes[-1].args[0]
+    assert isinstance(results, (list, tuple))
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    return Traced(graph, dict(zip(values, placeholders)), dict(zip(names, results)), dict.fromkeys(nodes))
+
+
 @cache
 def _decompositions() -> dict[Any, Any]:
     """Operations that are written as simpler ones; collecting them takes a fifth of a second."""
