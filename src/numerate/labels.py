@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories that a terminal acts on or that cannot be written: controls, overrides, lone surrogates, breaks."""
+"""Unicode categories that a terminal acts on or that cannot be written: controls, overrides, surrogates, breaks."""
 LONGEST_NAME = 120
 """Bytes: file systems take 255, ending and number included."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
