@@ -12,12 +12,16 @@ else
 INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test torture lint docs clean
 demo: $(VENV)/.ok
 	$(BIN)/numerate demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# Nightly: kills, damage, fuzz and hostile files at full size, with their counts.
+torture: $(VENV)/.dev
+	$(BIN)/python tests/torture --size full
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
