@@ -16,6 +16,7 @@ from torch import Tensor
 from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Circumstances, Key, Row, Store, canonical
+from numerate.results.outcome import judge, read_off
 from numerate.train import stack, trial
 from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
 from numerate.train.specification import Training
@@ -185,7 +186,7 @@ class _Reporter:
         self.finished += len(rows)
         self.trained += len(rows)
         self.done_steps += steps
-        self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
+        self.solved += sum(judge(row).solved for row in rows)
 
     def show(self, label: str, backend: str) -> None:
         if self.tell:
@@ -361,7 +362,7 @@ class _Group:
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
         thresholds = np.array([run.training.task.threshold() for run in self.runs])
-        scores = self._snapped_scores() | _judged(curves, steps, thresholds, self.first_choice)
+        scores = self._snapped_scores() | read_off(steps, **curves, threshold=thresholds, last=BEST_OF_LAST)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
         timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
         circumstances = Circumstances.here(self.backend, timing, self.device)
@@ -402,28 +403,6 @@ class _Group:
 def _by_columns(uniforms: Tensor) -> Tensor:
     """As kernels read the numbers, so that they need not be copied at every evaluation."""
     return uniforms.t().contiguous().t() if uniforms.is_cuda else uniforms
-
-
-def _judged(
-    curves: dict[str, np.ndarray], steps: np.ndarray, thresholds: np.ndarray, first: int
-) -> dict[str, np.ndarray]:
-    """What the papers read off the whole curves: the first best validation point from ``first`` on, and solved-at."""
-    validation, test = curves["validation"], curves["test"]
-    known = np.where(np.isnan(validation), np.inf, validation)
-    place = first + known[:, first:].argmin(-1)
-    place = np.where(np.isnan(validation[:, first:]).all(-1), len(steps) - 1, place)
-    below = test < thresholds[:, None]
-    solved_at = np.where(below.any(-1), steps[below.argmax(-1)], np.nan)
-
-    def there(values: np.ndarray) -> np.ndarray:
-        return np.take_along_axis(values, place[:, None], -1)[:, 0]
-
-    return {
-        "best_step": steps[place],
-        "best_test": there(test),
-        "best_sparsity": there(curves["sparsity"]),
-        "solved_at": solved_at,
-    }
 
 
 _loops: dict[object, tuple[str, Loop]] = {}
