@@ -1,6 +1,5 @@
 """What an experiment is: which configurations to train at each size, and what to show of the finished runs."""
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,13 +13,9 @@ from numerate.tasks.task import Range
 from numerate.train import Training
 from numerate.train.specification import Factory
 
-log = logging.getLogger("numerate")
-
 SIZES = ("smoke", "quick", "paper")
 Size = Literal["smoke", "quick", "paper"]
 MOST_SEEDS = 100_000
-NEEDED_SCORES = ("threshold", "best_validation", "best_test")
-NEEDED_CURVES = ("validation", "test")
 
 
 @dataclass(frozen=True)
@@ -150,12 +145,12 @@ class Work:
 
     def rows_of(self, rows: Sequence[Row]) -> list[Row]:
         """Those of ``rows`` that are runs of this work, with its labels; a run that serves twice is there twice."""
-        usable = {row.key: row for row in rows if not _left_out(row)}
+        finished = {row.key: row for row in rows}
         return [
-            usable[key].relabelled(self.experiment.id, training.labels)
+            finished[key].relabelled(self.experiment.id, training.labels)
             for training, keys in zip(self.trainings, self.run_keys)
             for key in keys
-            if key in usable
+            if key in finished
         ]
 
     def finished(self, rows: Sequence[Row]) -> list[tuple[Training, int]]:
@@ -163,12 +158,3 @@ class Work:
         present = {row.key for row in rows}
         counts = [sum(key in present for key in keys) for keys in self.run_keys]
         return [(training, count) for training, count in zip(self.trainings, counts) if count]
-
-
-def _left_out(row: Row) -> bool:
-    """Whether a run lacks what every report needs; a notice says so."""
-    absent = [f"no {name} among its scores" for name in NEEDED_SCORES if name not in row.scores]
-    absent += [f"no {name} curve" for name in NEEDED_CURVES if not len(row.curves.get(name, ()))]
-    if absent:
-        log.warning("the run %s has %s: it is left out", row.key.name, absent[0])
-    return bool(absent)

@@ -23,14 +23,6 @@ class Recipe:
     penalties: tuple[Penalty, ...] = ()
     restart: Restart | None = None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.optimiser, Adam):
-            raise ValueError(f"the optimiser of a Recipe must be an Adam, got {self.optimiser!r}")
-        if not isinstance(self.penalties, tuple | list) or not all(isinstance(p, Penalty) for p in self.penalties):
-            raise ValueError(f"the penalties of a Recipe must be a tuple of Penalty, got {self.penalties!r}")
-        if self.restart is not None and not isinstance(self.restart, Restart):
-            raise ValueError(f"the restart of a Recipe must be a Restart or None, got {self.restart!r}")
-
     def training(self, **settings: Any) -> Training:
         return Training(
             self.model, optimiser=self.optimiser, penalties=self.penalties, restart=self.restart, **settings

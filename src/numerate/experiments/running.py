@@ -1,6 +1,7 @@
 """Run an experiment from Python: train what is missing, then write the report."""
 
 import gc
+import logging
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +13,12 @@ from threading import Thread
 from numerate.experiments.catalogue import select
 from numerate.experiments.experiment import SIZES, Experiment, Options, ReportResult, Work
 from numerate.experiments.pages import command
-from numerate.results import Store
+from numerate.results import Row, Store
 from numerate.train import Progress, train
 from numerate.train.backends import check
+from numerate.train.trainer import lacking
+
+log = logging.getLogger("numerate")
 
 
 def run(
@@ -119,5 +123,19 @@ def _write_report(work: Work, store: Store, out: str | Path) -> ReportResult:
     if work.keys and not rows:
         needed = f"{command(work)} --out {shlex.quote(str(out))}"
         raise ValueError(f"no finished run of {work.experiment.id} at size {work.options.size}; run: {needed}")
-    result = work.experiment.show(work, rows, folder)
+    result = _show_complete(work, rows, folder)
     return replace(result, run=rows[0].key if rows else None)
+
+
+def _show_complete(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    """The report of all rows; where that fails, of those that have all that a trained run has, with a notice."""
+    try:
+        return work.experiment.show(work, rows, folder)
+    except (ValueError, TypeError, LookupError, ArithmeticError):
+        complete = [row for row in rows if not lacking(row)]
+        if not 0 < len(complete) < len(rows):
+            raise
+        for row in rows:
+            if absent := lacking(row):
+                log.warning("the run %s has no %s: the report leaves it out", row.key.name, ", ".join(absent))
+        return work.experiment.show(work, complete, folder)
