@@ -36,6 +36,8 @@ MARKERS = "osD^vPX<>ph*"
 KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real NPU")
 """Units that have the same colour and marker in every report."""
 
+LONGEST_LABEL = 60
+"""Characters of a label in a picture."""
 MOST_IN_A_LINE = 5
 """Ranges along a map that fit without a break."""
 
@@ -88,6 +90,11 @@ def lay_out(fig: Figure, **options: Any) -> None:
     TightLayoutEngine(**options).execute(fig)
 
 
+def short(label: str) -> str:
+    """``label``, cut where it would fill the picture."""
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+
+
 def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Series -> (colour, marker): the same for a known unit in every picture, what is left for the others."""
     places = {name: i for i, name in enumerate(KNOWN)}
@@ -116,7 +123,7 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
         _marks(ax, ours, metric, *look[name], filled=True, joined=comparison.layout.joined)
         _marks(ax, theirs, metric, *look[name], filled=False)
     ax.set_xlim(-0.5, len(xs) - 0.5)
-    ax.set_xticks(range(len(xs)), [x_name(x) for x in xs])
+    ax.set_xticks(range(len(xs)), [short(x_name(x)) for x in xs])
     _y_axis(ax, comparison, panel, metric)
     if not any(e and e.value is not None for c in cells for e in (c.comparable(metric.name), c.published(metric.name))):
         ax.set_yticks([])
@@ -196,7 +203,7 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
     handles = _handles(comparison, shown, any(cell.theirs for cell in comparison.cells if cell.panel in panels))
     with style():
         places = max(len(comparison.xs_of(panel)) for panel in panels)
-        longest = max(len(x_name(x)) for panel in panels for x in comparison.xs_of(panel))
+        longest = max(len(short(x_name(x))) for panel in panels for x in comparison.xs_of(panel))
         place_width = max(0.08 * longest, 0.6 if len(shown) == 1 else 1.12, 0.14 * len(shown))
         width = 0.7 + max(5.2, place_width * places) * len(panels)
         lines = ceil(sum(0.5 + 0.075 * len(str(handle.get_label())) for handle in handles) / width)
@@ -205,7 +212,7 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
         for column, panel in enumerate(panels):
             for row, metric in enumerate(metrics):
                 plot_metric(axes[row, column], comparison, panel, metric)
-            axes[0, column].set_title(comparison.panel_title(panel), pad=10)
+            axes[0, column].set_title(short(comparison.panel_title(panel)), pad=10)
             axes[-1, column].set_xlabel(comparison.x_title(panel))
         ncols = ceil(len(handles) / lines)
         fig.legend(handles=handles, loc="upper right", ncols=ncols, columnspacing=1.3, handletextpad=0.35)
@@ -215,7 +222,7 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
 
 def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> list[Line2D]:
     look = looks(comparison.series)
-    handles = [Line2D([], [], ls="", marker=look[s][1], color=look[s][0], ms=5.5, label=s) for s in shown]
+    handles = [Line2D([], [], ls="", marker=look[s][1], color=look[s][0], ms=5.5, label=short(s)) for s in shown]
     handles.append(Line2D([], [], ls="", marker="o", color=FAINT, ms=5.5, label="ours"))
     if published:
         handles.append(Line2D([], [], ls="", marker="o", mfc=PAPER, mec=FAINT, ms=5.5, label="published"))
@@ -240,14 +247,14 @@ def plot_map(ax: Axes, comparison: Comparison, panel: str, lines: Sequence[str] 
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_ylim(len(present) - 0.5, -0.5)
-    names = [x_name(x) for x in xs]
+    names = [short(x_name(x)) for x in xs]
     if len(xs) > MOST_IN_A_LINE:
         names = [name.replace(", ", ",\n") for name in names]
     ax.set_xticks(range(len(xs)), names, fontsize=7.5)
-    ax.set_yticks(range(len(present)), present)
+    ax.set_yticks(range(len(present)), list(map(short, present)))
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    ax.set_title(comparison.panel_title(panel))
+    ax.set_title(short(comparison.panel_title(panel)))
     return ax
 
 
