@@ -68,7 +68,7 @@ def eager_rate(training: Training, seconds: float) -> float:
     return steps / spent
 
 
-def ensemble(training: Training, size: int) -> tuple[Members, State, stack.PenaltyWeights]:
+def ensemble(training: Training, size: int) -> tuple[Members, State, stack.PenaltyScales]:
     """Members of all ranges of the task, at their start."""
     ranges = list(PRIMER_RANGES) if isinstance(training.task, SingleModule) else [training.task.train_range]
     runs = [
@@ -77,7 +77,7 @@ def ensemble(training: Training, size: int) -> tuple[Members, State, stack.Penal
     ]
     runs = sorted(runs, key=stack.examples_of)
     start = {k: v.clamp(-1, 1) for k, v in stack.initial_parameters(runs).items()}
-    return stack.members(runs), State.start(start), stack.PenaltyWeights(runs)
+    return stack.members(runs), State.start(start), stack.PenaltyScales(runs)
 
 
 def timed(work: Callable[[], object]) -> float:

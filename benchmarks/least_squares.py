@@ -86,11 +86,15 @@ def traced_line(rows: int) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print("| rows | evaluations | native | NumPy, vectorised | NumPy, start by start | least error |\n|---|---|---|---|---|---|")
+    print(
+        "| rows | evaluations | native | NumPy, vectorised | NumPy, start by start | least error |\n|---|---|---|---|---|---|"
+    )
     fit_index_native(*problem(40), DEGREE, threads=1)  # compiles
     for rows in (400, 1000, 2000):
         print(index_line(rows), flush=True)
-    print("\n| rows | evaluations | emitted | torch, vectorised | SciPy, start by start | first call |\n|---|---|---|---|---|---|")
+    print(
+        "\n| rows | evaluations | emitted | torch, vectorised | SciPy, start by start | first call |\n|---|---|---|---|---|---|"
+    )
     for rows in (100, 1000, 10_000):
         print(traced_line(rows), flush=True)
 

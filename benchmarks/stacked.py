@@ -36,7 +36,7 @@ def stacked_rate(trainings: list[Training], steps: int) -> float:
     step, _ = stack.make_step(trainings[0])
     loop, members = Stacked(step), stack.members(runs)
     state = State.start(stack.initial_parameters(runs))
-    weights = stack.PenaltyWeights(runs)(0, steps, torch.ones(len(runs)))
+    weights = stack.PenaltyScales(runs)(0, steps, torch.ones(len(runs)))
     loop.train(state, members, weights[:, :64], 64)
     start = time.process_time()
     loop.train(state, members, weights, steps)

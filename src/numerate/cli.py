@@ -6,17 +6,23 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from numerate import __version__, terminal
 from numerate.interrupts import INTERRUPTED, SENTENCE
+from numerate.labels import printable
 
 try:
     import typer
 except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
+
+if TYPE_CHECKING:
+    from numerate.experiments import Options
+    from numerate.experiments.experiment import ReportResult
+    from numerate.published import Range
+    from numerate.train import Progress
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 CLOSED_PIPE = 1
@@ -27,7 +33,10 @@ app.add_typer(rows_app, name="rows")
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
 SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
-Units = Annotated[str | None, typer.Option(help="Units, separated by commas; your own as package.module:Name.")]
+Units = Annotated[
+    list[str] | None,
+    typer.Option(help="Units, separated by commas or semicolons, or one per --units; your own as package.module:Name."),
+]
 Ranges = Annotated[str | None, typer.Option(help="Training ranges, such as '[1,2) [-2,-1)'.")]
 Ids = Annotated[
     list[str],
@@ -92,8 +101,9 @@ def numerate(
 
 @app.command("list")
 def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments")] = "experiments") -> None:
-    """List what there is."""
+    """List experiments, units or tasks."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     if what == "experiments":
@@ -102,7 +112,7 @@ def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments"
         table.add_column("experiment", no_wrap=True)
         table.add_column("what it shows")
         for experiment in experiments().values():
-            table.add_row(experiment.id, experiment.title)
+            table.add_row(experiment.id, Text(experiment.title))
     elif what in ("units", "tasks"):
         import importlib
 
@@ -113,10 +123,10 @@ def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments"
             table.add_column("function", no_wrap=True)
         table.add_column("what it is")
         for name in sorted(module.__all__, key=str.casefold):
-            found = getattr(module, name)
-            if name not in ("Unit", "Task") and _is_listed(found, what):
+            exported = getattr(module, name)
+            if name not in ("Unit", "Task") and _is_listed(exported, what):
                 function = [functions.get(_squeezed(name), "")] if what == "units" else []
-                table.add_row(name, *function, _plain((found.__doc__ or "").strip().splitlines()[0]))
+                table.add_row(name, *function, Text(_plain((exported.__doc__ or "").strip().splitlines()[0])))
     else:
         raise ValueError(f"'numerate list' knows units, tasks and experiments, not {what!r}")
     _print(table)
@@ -133,13 +143,13 @@ def _squeezed(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _is_listed(found: Any, what: str) -> bool:
+def _is_listed(exported: Any, what: str) -> bool:
     """Units are modules; tasks are classes with examples, and functions that make one."""
     from torch import nn
 
     if what == "units":
-        return isinstance(found, type) and issubclass(found, nn.Module)
-    return hasattr(found, "examples") or inspect.isfunction(found)
+        return isinstance(exported, type) and issubclass(exported, nn.Module)
+    return hasattr(exported, "examples") or inspect.isfunction(exported)
 
 
 @app.command()
@@ -155,19 +165,18 @@ def run(
     out: Out = Path("results"),
 ) -> None:
     """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
-    from numerate import experiments
+    from numerate.experiments import select
+    from numerate.experiments.running import run_work
 
     options = _options(size, seeds, units, ranges)
-    chosen = experiments.select(ids)
-    for experiment in chosen:
+    works = []
+    for experiment in select(ids):  # wrong options of any of them are refused before anything is trained
         with _named(experiment.id, ids):
-            experiment.work(options)  # what is wrong is said before anything is trained
-    for experiment in chosen:
-        with _progress(experiment.id) as tell:
-            shown = experiments.run(
-                experiment, options, out, backend=backend, device=device, threads=threads, progress=tell
-            )
-        _show(experiment.id, shown, out)
+            works.append(experiment.work(options))
+    for work in works:
+        with _progress(work.experiment.id) as tell:
+            result = run_work(work, out, backend=backend, device=device, threads=threads, progress=tell)
+        _show(work.experiment.id, result, out)
 
 
 @app.command()
@@ -196,11 +205,15 @@ def fit(
     units: Annotated[
         str | None, typer.Option(help="Units of the inputs in order, then of the target: 'm, s, kg m/s^2'.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Processor time for each formula; a law may be found much earlier.")] = 10.0,
+    seconds: Annotated[
+        float, typer.Option(help="Processor time for each formula; a law may be found much earlier.")
+    ] = 10.0,
     functions: Annotated[
         str | None, typer.Option(help="Functions a formula may contain, such as 'exp,log'; 'none' for powers only.")
     ] = None,
-    size: Annotated[int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same formula.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
 ) -> None:
@@ -225,7 +238,7 @@ def _words(text: str | None) -> list[str] | None:
 def report(
     ids: Ids,
     size: Annotated[
-        str | None, typer.Option(help="smoke, quick or paper; by default the largest of which every run is there.")
+        str | None, typer.Option(help="smoke, quick or paper; by default the largest size that is complete.")
     ] = None,
     seeds: Seeds = None,
     units: Units = None,
@@ -233,32 +246,33 @@ def report(
     out: Out = Path("results"),
 ) -> None:
     """Write the report of an experiment from the runs that are finished, without training."""
-    from numerate import experiments
+    from numerate.experiments import select
+    from numerate.experiments.running import complete_work, report_work
 
     options = _options(size or "quick", seeds, units, ranges)
-    for experiment in experiments.select(ids):
+    for experiment in select(ids):
         with _named(experiment.id, ids):
-            found = size or experiments.complete_size(experiment, options, out)
-            shown = experiments.report(experiment, replace(options, size=found), out)
-        _show(experiment.id, shown, out)
+            work = experiment.work(options) if size else complete_work(experiment, options, out)
+            result = report_work(work, out)
+        _show(experiment.id, result, out)
 
 
 @contextmanager
 def _named(experiment: str, asked: Sequence[str]) -> Iterator[None]:
-    """Say which experiment it was that something is wrong with, if more than one was asked for."""
+    """Name the experiment in an error message, if more than one was asked for."""
     try:
         yield
     except ValueError as error:
         raise error if asked == [experiment] else ValueError(f"{experiment}: {error}") from None
 
 
-def _show(name: str, shown: Any, out: Path) -> None:
-    if shown.summary is not None:
-        _print(shown.summary)
-    terminal.echo(f"{name}: {shown.page}")
-    if shown.run is not None:
+def _show(name: str, result: "ReportResult", out: Path) -> None:
+    if result.summary is not None:
+        _print(result.summary)
+    terminal.echo(f"{name}: {result.page}")
+    if result.run is not None:
         folder = shlex.quote(str(out))
-        terminal.echo(f"one of its runs: numerate show {shown.run.name} --out {folder}")
+        terminal.echo(f"one of its runs: numerate show {result.run.name} --out {folder}")
         terminal.echo(f"all of them: numerate rows list --experiment {name} --out {folder}")
 
 
@@ -359,19 +373,23 @@ def cache(
         typer.echo(f"{folder.folder}: {folder.summary()}")
 
 
-def _options(size: str, seeds: int | None, units: str | None, ranges: str | None) -> Any:
+def _options(size: str, seeds: int | None, units: Sequence[str] | None, ranges: str | None) -> "Options":
     from numerate.experiments import Options
+
+    spans = None if ranges is None else _ranges(ranges)
+    return Options(size, seeds, None if units is None else tuple(units), spans)  # type: ignore[arg-type]
+
+
+def _ranges(text: str) -> "tuple[Range, ...]":
+    """``'[1,2) [-2,-1)'`` -> ((1, 2), (-2, -1))"""
     from numerate.published import parse_range
 
-    spans = None
-    if ranges is not None:
-        ranges = ranges.replace("\N{MINUS SIGN}", "-")  # as in our own texts
-        one = r"\[[^][()]*[])]"
-        spans = tuple(map(parse_range, re.findall(one, ranges)))
-        if None in spans or not spans or re.sub(one, "", ranges).strip(" ,;"):
-            raise ValueError(f"ranges are given as '[1,2) [-2,-1)', got {ranges!r}")
-    chosen = None if units is None else tuple(unit.strip() for unit in units.split(",") if unit.strip())
-    return Options(size, seeds, chosen, spans)  # type: ignore[arg-type]
+    text = text.replace("\N{MINUS SIGN}", "-")  # as in our own texts
+    one = r"\[[^][()]*[])]"
+    spans = [span for part in re.findall(one, text) if (span := parse_range(part)) is not None]
+    if len(spans) != len(re.findall(one, text)) or not spans or re.sub(one, "", text).strip(" ,;"):
+        raise ValueError(f"ranges are given as '[1,2) [-2,-1)', got {text!r}")
+    return tuple(spans)
 
 
 def _print(renderable: Any) -> None:
@@ -387,10 +405,10 @@ class _progress:
         from rich.text import Text
 
         class Label(ProgressColumn):
-            """What is trained now; all that shrinks where the terminal is narrow."""
+            """What is trained now; the only column that shrinks where the terminal is narrow."""
 
             def render(self, task: Any) -> Text:
-                return Text(f"{title}  {task.fields['label']}", no_wrap=True, overflow="ellipsis")
+                return Text(printable(f"{title}  {task.fields['label']}"), no_wrap=True, overflow="ellipsis")
 
         whole = Column(no_wrap=True)
         self.bar = Progress(
@@ -402,14 +420,14 @@ class _progress:
         )
         self.task = self.bar.add_task(title, total=1.0, runs="", left="", label="")
 
-    def __enter__(self) -> Callable[[Any], None]:
+    def __enter__(self) -> "Callable[[Progress], None]":
         self.bar.start()
         return self.tell
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def tell(self, now: Any) -> None:
+    def tell(self, now: "Progress") -> None:
         left = "" if not now.remaining else f"{now.remaining:.0f} s left"
         of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
         rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from numerate.experiments.experiment import Options, select
+from numerate.experiments import Options, select
 from numerate.experiments.nau2020.figure9 import gate, pictures
 from numerate.results import Row
 
@@ -27,25 +27,25 @@ def stored(training, value):
 
 def test_the_gate_is_its_mean_over_the_test_examples():
     """With 100 inputs of weight 1/100 each hidden value is the mean of the range but for a standard error of 1 %."""
-    work = select(["nau2020/table5"])[0].trainings(Options(size="paper", units=("Gated NAU/NMU",)))
-    for training in work:
+    work = select(["nau2020/table5"])[0].work(Options(size="paper", units=("Gated NAU/NMU",)))
+    for training in work.trainings:
         for value in (-2.0, 0.0, 3.0):
             assert gate(training, stored(training, value)) == pytest.approx(1 / (1 + math.exp(-value)), abs=0.01)
 
 
 def test_a_unit_without_a_gate_has_no_picture():
-    work = select(["nau2020/table5"])[0].trainings(Options(size="smoke", units=("Gated NAU/NMU", nn.Linear)))
-    rows = [stored(t, 4.0) for t in work if t.labels["unit"] == "Gated NAU/NMU"]
-    linear = [t for t in work if t.labels["unit"] != "Gated NAU/NMU"]
+    work = select(["nau2020/table5"])[0].work(Options(size="smoke", units=("Gated NAU/NMU", nn.Linear)))
+    rows = [stored(t, 4.0) for t in work.trainings if t.labels["unit"] == "Gated NAU/NMU"]
+    linear = [t for t in work.trainings if t.labels["unit"] != "Gated NAU/NMU"]
     plain = [Row("x", t.description(), 0, labels=t.labels, scores={"threshold": 1.0, "best_test": 2.0}) for t in linear]
-    (picture,) = pictures(work, [*rows, *plain], Options(size="smoke"))
+    (picture,) = pictures(work, [*rows, *plain])
     assert [ax.get_title(loc="left") for ax in picture.figure.axes[:1]] == ["Gated NAU/NMU"]
     assert len(picture.figure.axes) == 2
-    assert pictures(linear, plain, Options(size="smoke")) == []
+    assert pictures(work, plain) == []
 
 
 def test_the_caption_counts_the_gates_that_chose_rightly():
-    work = select(["nau2020/table5"])[0].trainings(Options(size="paper", units=("Gated NAU/NMU",)))
-    (picture,) = pictures(work, [stored(t, 4.0) for t in work], Options(size="paper"))
+    work = select(["nau2020/table5"])[0].work(Options(size="paper", units=("Gated NAU/NMU",)))
+    (picture,) = pictures(work, [stored(t, 4.0) for t in work.trainings])
     assert "Gated NAU/NMU on × 0 of 1" in picture.caption
     assert "Gated NAU/NMU on + 1 of 1" in picture.caption

@@ -30,12 +30,12 @@ def folder(tmp_path_factory):
 def test_runs_and_report_are_complete(folder, table):
     experiment = experiments()[f"nalu2018/table{table}"]
     options = Options("smoke", seeds=1, units=UNITS[table])
-    trainings = experiment.trainings(options)
+    work = experiment.work(options)
     with Store(folder / "results.sqlite") as store:
-        train(trainings, store, experiment=experiment.id, backend="stacked")
-        rows = experiment.rows_of(store.rows(), options)
-    assert len(rows) == sum(len(t.seeds) for t in trainings)
-    shown = experiment.show(experiment, rows, options, folder / table)
+        train(work.trainings, store, experiment=experiment.id, backend="stacked")
+        rows = work.rows_of(store.rows())
+    assert len(rows) == len(work.keys)
+    shown = experiment.show(work, rows, folder / table)
     assert shown.page.exists()
     lines = list(csv.DictReader((folder / table / "table.csv").read_text().splitlines()))
     assert len(lines) == CELLS[table]
@@ -44,9 +44,9 @@ def test_runs_and_report_are_complete(folder, table):
         assert float(line[metric]) >= 0, line
         assert float(line[f"published_{metric}"]) >= 0, line
     page = shown.page.read_text()
-    assert f"<h1>NALU 2018, Table {table} (smoke: {trainings[0].steps} steps, " in page
+    assert f"<h1>NALU 2018, Table {table} (smoke: {work.trainings[0].steps} steps, " in page
     assert "none is tested: the setting is not the published one" in page
-    page = experiment.show(experiment, rows, replace(options, size="quick"), folder / table).page.read_text()
+    page = experiment.show(experiment.work(replace(options, size="quick")), rows, folder / table).page.read_text()
     assert "Order, ours and published" in page
     assert "no clear order" in page or "same order" in page or "too few" in page
 

@@ -10,7 +10,7 @@ import torch
 
 from numerate.experiments import Options, select
 from numerate.experiments.nau2020 import figure2, figure7, figure8, figure10, moments
-from numerate.report import comparison
+from numerate.report import Layout, comparison
 from numerate.results import Row, Store
 from numerate.train import train
 from numerate.units import NAU, NMU, parameter_bounds
@@ -24,12 +24,13 @@ DRAWN = ["nau2020/figure2", "nau2020/moments"]
 def test_smoke_size_writes_a_page_and_pictures(name: str, tmp_path: Path) -> None:
     (experiment,) = select([name])
     rows: list[Row] = []
-    if work := experiment.trainings(SMOKE):
+    work = experiment.work(SMOKE)
+    if work.trainings:
         with Store(tmp_path / "results.sqlite") as store:
-            train(work, store, experiment=name, threads=1)
-            rows = experiment.rows_of(store.rows(), SMOKE)
-        assert len(rows) == sum(len(each.seeds) for each in work)
-    shown = experiment.show(experiment, rows, SMOKE, tmp_path / "page")
+            train(work.trainings, store, experiment=name, threads=1)
+            rows = work.rows_of(store.rows())
+        assert len(rows) == len(work.keys)
+    shown = experiment.show(work, rows, tmp_path / "page")
     page = shown.page.read_text(encoding="utf-8")
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
@@ -115,6 +116,6 @@ def test_panels_have_their_own_values() -> None:
     labels = [{"unit": "NMU", "parameter": p, "value": v} for p, v in (("a", 1), ("a", 2), ("b", 0.5))]
     scores = {"threshold": 1.0, "best_test": 0.5, "best_validation": 0.5, "solved_at": math.nan, "best_sparsity": 0.0}
     rows = [Row("", {"n": i}, 0, label, scores=scores) for i, label in enumerate(labels)]
-    found = comparison(rows, title="t", panel="parameter", x="value", joined=True)
+    found = comparison(rows, title="t", layout=Layout(panel="parameter", x="value", joined=True))
     assert found.xs_of("a") == (1.0, 2.0)
     assert found.xs_of("b") == (0.5,)

@@ -32,12 +32,13 @@ def run(name: str, folder: Path) -> tuple[list[Row], str]:
     """Finished runs and the page of an experiment at smoke size."""
     (experiment,) = select([name])
     rows: list[Row] = []
-    if work := experiment.trainings(SMOKE):
+    work = experiment.work(SMOKE)
+    if work.trainings:
         with Store(folder / "results.sqlite") as store:
-            train(work, store, experiment=name, threads=1)
-            rows = experiment.rows_of(store.rows(), SMOKE)
-        assert len(rows) == sum(len(each.seeds) for each in work)
-    shown = experiment.show(experiment, rows, SMOKE, folder / "page")
+            train(work.trainings, store, experiment=name, threads=1)
+            rows = work.rows_of(store.rows())
+        assert len(rows) == len(work.keys)
+    shown = experiment.show(work, rows, folder / "page")
     assert list((folder / "page").glob("*.png"))
     return rows, shown.page.read_text(encoding="utf-8")
 
@@ -208,6 +209,6 @@ def test_nothing_is_claimed_where_cells_are_missing(name: str, tmp_path: Path) -
     work = [t for t in experiment.trainings(Options("quick")) if t.labels["operation"] == "add"]
     scores = {"threshold": 1.0, "best_test": 0.5, "best_validation": 0.5, "solved_at": math.nan, "best_sparsity": 0.0}
     rows = [Row("", t.description(), t.seeds[0], t.labels, scores=scores) for t in work]
-    page = experiment.show(experiment, rows, Options("quick"), tmp_path).page.read_text(encoding="utf-8")
+    page = experiment.show(experiment.work(Options("quick")), rows, tmp_path).page.read_text(encoding="utf-8")
     assert "What the paper says, and ours" not in page
     assert "; missing: " in page

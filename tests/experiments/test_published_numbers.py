@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def finished(id_, folder):
     (experiment,), options = select([id_]), Options("paper")
     with Store(folder / "results.sqlite") as store:
-        train(experiment.trainings(options), store, experiment=id_)
-        return experiment.rows_of(store.rows(), options), options
+        work = experiment.work(options)
+        train(work.trainings, store, experiment=id_)
+        return work.rows_of(store.rows()), options
 
 
 def test_at_most_10_of_the_primers_207_success_rates_differ(tmp_path):

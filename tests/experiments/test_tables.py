@@ -25,11 +25,11 @@ def run(id_, folder, **options):
     chosen = Options("smoke", **options)
     (experiment,) = select([id_])
     with Store(folder / "results.sqlite") as store:
-        train(experiment.trainings(chosen), store, experiment=id_)
-        keys = [key for t in experiment.trainings(chosen) for key in t.run_keys()]
-        rows = experiment.rows_of(store.rows(keys=keys), chosen)
-    assert len(rows) == len(keys)
-    return experiment.show(experiment, rows, chosen, folder / id_), rows
+        work = experiment.work(chosen)
+        train(work.trainings, store, experiment=id_)
+        rows = work.rows_of(store.rows(keys=work.keys))
+    assert len(rows) == len(work.keys)
+    return experiment.show(work, rows, folder / id_), rows
 
 
 @pytest.mark.parametrize("table", ["9", "10", "11", "12"])
@@ -116,7 +116,7 @@ def outer():
 
 def units_shown(*units, id_="primer2022/table11"):
     work = select([id_])[0].work(Options("smoke", units=units, ranges=((1.0, 2.0),)))
-    return {t.labels["unit"]: t.model for t in work}
+    return {t.labels["unit"]: t.model for t in work.trainings}
 
 
 def test_a_users_unit_is_never_shown_under_a_name_of_ours(tmp_path):
@@ -140,7 +140,7 @@ def test_units_of_one_name_are_shown_apart():
 
 
 def test_units_that_cannot_be_told_apart_are_refused():
-    with pytest.raises(ValueError, match="have the same source and cannot be told apart; give each a name of its own"):
+    with pytest.raises(ValueError, match="have the same source and cannot be told apart; give each its own name"):
         units_shown(lambda i, o: nn.Linear(i, o), lambda i, o: nn.Linear(i, o, bias=False))
 
 
@@ -151,27 +151,27 @@ def test_a_range_that_an_experiment_does_not_have_is_refused(id_, size):
     with pytest.raises(ValueError, match=r"range \[5, 6\) is not part of this experiment; allowed are .*\[1, 2\)"):
         experiment.work(Options(size, ranges=((5.0, 6.0),)))
     work = experiment.work(Options(size, ranges=((1.0, 2.0), (1.0, 2.0))))
-    keys = [key for training in work if training.labels.get("range") for key in training.run_keys()]
+    keys = [key for training in work.trainings if training.labels.get("range") for key in training.run_keys()]
     assert len(keys) == len(set(keys))
 
 
 def test_options_are_heeded_or_refused():
     for id_, experiment in experiments().items():
-        plain = experiment.work(Options("quick"))
+        plain = experiment.work(Options("quick")).trainings
         for name, value in (("ranges", ((1.0, 2.0),)), ("units", (Product,))):
             options = Options("quick", **{name: value})
-            if name not in experiment.takes:
+            if not getattr(experiment, name):
                 with pytest.raises(ValueError, match=f"^{id_} has no choice of {name}; leave --{name} out"):
                     experiment.work(options)
             else:
-                changed = [training.description() for training in experiment.work(options)]
+                changed = [training.description() for training in experiment.work(options).trainings]
                 assert changed != [training.description() for training in plain], id_
 
 
 def test_a_unit_of_one_table_is_run_where_it_belongs():
     (whole,) = select(["primer2022"])
     work = whole.work(Options("smoke", units=("NMU", "nau", Product)))
-    shown = {(t.labels["operation"], t.labels["unit"]) for t in work}
+    shown = {(t.labels["operation"], t.labels["unit"]) for t in work.trainings}
     own = {(operation, "Product") for operation in ("add", "sub", "mul", "div")}
     assert shown == {("mul", "NMU"), ("add", "NAU"), ("sub", "NAU")} | own
     with pytest.raises(ValueError, match=r"unit 'NRU' is not part of this experiment; allowed are NAC\+, .*NMU"):
@@ -204,7 +204,7 @@ def stored(id_, options):
 
 
 def told(id_, options):
-    return list(map(str, unlike_paper(select([id_])[0], options, stored(id_, options))))
+    return list(map(str, unlike_paper(select([id_])[0].work(options), stored(id_, options))))
 
 
 @pytest.mark.parametrize(
@@ -213,25 +213,25 @@ def told(id_, options):
         (lambda row: True, ""),
         (
             lambda row: row.labels["operation"] == "add",
-            "20 of 92 runs are there; missing: operation mul, div, sub.",
+            "20 of 92 runs are finished; missing: operation mul, div, sub.",
         ),
-        (lambda row: row.seed == 0, "46 of 92 runs are there; missing: seed 1."),
-        (lambda row: row.labels["unit"] != "iNALU", "76 of 92 runs are there; missing: unit iNALU."),
+        (lambda row: row.seed == 0, "46 of 92 runs are finished; missing: seed 1."),
+        (lambda row: row.labels["unit"] != "iNALU", "76 of 92 runs are finished; missing: unit iNALU."),
         (
             lambda row: row.labels["unit"] != "NMU" or row.seed == row.labels["range"][0] == 1,
-            "89 of 92 runs are there; missing: 3 single runs.",
+            "89 of 92 runs are finished; missing: 3 single runs.",
         ),
     ],
 )
 def test_missing_runs_are_counted_and_named(kept, sentence):
     rows = stored("primer2022", Options("smoke"))
-    work = select(["primer2022"])[0].trainings(Options("smoke"))
+    work = select(["primer2022"])[0].work(Options("smoke"))
     assert missing(work, {row.key for row in rows if kept(row)}) == sentence
 
 
 def test_missing_names_with_commas_are_quoted_and_scattered_seeds_counted():
     options = Options("smoke", 9)
-    work, rows = select(["nau2020/figure7"])[0].trainings(options), stored("nau2020/figure7", options)
+    work, rows = select(["nau2020/figure7"])[0].work(options), stored("nau2020/figure7", options)
     kept = [row for row in rows if row.labels["unit"] == "NMU" and row.seed % 2 == 0]
     told = missing(work, {row.key for row in kept})
     assert "“NMU, no R_sparse”" in told
@@ -241,27 +241,26 @@ def test_missing_names_with_commas_are_quoted_and_scattered_seeds_counted():
 def test_a_size_differs_from_the_papers_in_what_is_not_the_same_and_nothing_else():
     assert told("zoo", Options("quick"))[1:] == ["10 inputs in place of 100", "8 seeds in place of 25"]
     few = [row for row in stored("zoo", Options("quick")) if row.labels["task"] == "Single module, 2 inputs"]
-    found = list(map(str, unlike_paper(select(["zoo"])[0], Options("quick"), few)))
+    found = list(map(str, unlike_paper(select(["zoo"])[0].work(Options("quick")), few)))
     assert found == ["50,000 steps in place of 200,000", "8 seeds in place of 25"]
 
 
 def test_a_hundred_thousand_missing_seeds_are_named_at_once():
-    work = select(["primer2022/table11"])[0].trainings(Options("smoke", 100_000, ("NMU",), ((1.0, 2.0),)))
-    there = work[0].run_keys()[:1]
-    assert missing(work, there) == "1 of 100,000 runs are there; missing: seed 1 to 99999."
+    work = select(["primer2022/table11"])[0].work(Options("smoke", 100_000, ("NMU",), ((1.0, 2.0),)))
+    assert missing(work, work.keys[:1]) == "1 of 100,000 runs are finished; missing: seed 1 to 99999."
 
 
 def test_an_incomplete_report_says_so(tmp_path):
     ranges = ((1.0, 2.0),)
     run_experiment("primer2022/table11", Options("smoke", 1, ("NMU",), ranges), tmp_path)
     shown = report("primer2022/table11", Options("smoke", 2, ("NMU", "NPU"), ranges), tmp_path)
-    page, sentence = shown.page.read_text(), "1 of 4 runs are there; missing: seed 1; unit NPU."
+    page, sentence = shown.page.read_text(), "1 of 4 runs are finished; missing: seed 1; unit NPU."
     assert sentence in page
     assert sentence in printed(shown.summary)
     assert "1 seed in place of 25" in page
     assert "<dt>seeds</dt><dd>1</dd>" in page
     run_experiment("primer2022/table11", Options("smoke", 2, ("NMU", "NPU"), ranges), tmp_path)
-    assert "runs are there" not in shown.page.read_text()
+    assert "runs are finished" not in shown.page.read_text()
 
 
 def printed(summary):

@@ -177,7 +177,9 @@ def groups_and_starts(rows=202, inputs=5, groups=2, count=11, noise=0.0):
     generator = np.random.default_rng(3)
     X = generator.uniform(1, 3, (rows, inputs))
     u, v = X[:, 0] / X[:, 3], X[:, 1] * X[:, 4] ** 2
-    y = (X[:, 0] * X[:, 3]) ** 0.5 * X[:, 2] * (1 - 0.5 * np.log(u) * np.log(v) + np.log(v) ** 2) + noise * generator.normal(size=rows)
+    y = (X[:, 0] * X[:, 3]) ** 0.5 * X[:, 2] * (
+        1 - 0.5 * np.log(u) * np.log(v) + np.log(v) ** 2
+    ) + noise * generator.normal(size=rows)
     Z = np.log(X)
     return Z - Z.mean(0), y, generator.normal(size=(count, inputs)), generator.normal(size=(count, groups, inputs))
 
@@ -260,7 +262,9 @@ def test_cholesky_solves_and_drops_what_is_not_determined():
 @pytest.mark.parametrize("function", [torch.exp, torch.log, torch.sqrt, torch.abs], ids=lambda f: f.__name__)
 def test_elementary_functions_are_the_librarys(function):
     """One evaluation of the residual f(p) from many starts p."""
-    p = torch.cat([torch.linspace(-30, 30, 61), torch.logspace(-37, 2, 61), torch.tensor([-745.2, 709.7, 0.0])]).double()
+    p = torch.cat(
+        [torch.linspace(-30, 30, 61), torch.logspace(-37, 2, 61), torch.tensor([-745.2, 709.7, 0.0])]
+    ).double()
     expected = function(p).abs()
     found = least_squares(
         lambda p, x: function(p[0] * x), p[:, None], torch.ones(1), settings=Settings(evaluations=1), backend="emitted"

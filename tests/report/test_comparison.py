@@ -7,16 +7,16 @@ import pytest
 from report_samples import RANGES, primer, run
 
 from numerate import published
-from numerate.report import Measured, Metric, comparison, environment, judge
+from numerate.report import Layout, Measured, Metric, PublishedTest, comparison, environment, judge
 from numerate.results import Provenance, Row
 from numerate.stats import Estimate
 
 THEIRS = published.cells(paper="primer2022")
 
 
-def small(**options):
+def small(**layout):
     rows = primer(("mul",), models=("NMU", "Real NPU"), spans=[(1.0, 2.0), (-2.0, -1.0)])
-    return comparison(rows, THEIRS, title="small", **options)
+    return comparison(rows, THEIRS, title="small", layout=Layout(**layout))
 
 
 def test_every_cell_meets_its_published_numbers():
@@ -37,7 +37,7 @@ def test_every_cell_meets_its_published_numbers():
 
 
 def test_the_whole_benchmark_has_207_cells():
-    found = comparison(primer(n=2), THEIRS, title="all", xs=RANGES, panels=["add", "sub", "mul", "div"])
+    found = comparison(primer(n=2), THEIRS, title="all", layout=Layout(xs=RANGES, panels=["add", "sub", "mul", "div"]))
     assert len(found.cells) == 207
     assert found.panels == ("add", "sub", "mul", "div")
     assert found.xs == tuple(tuple(map(float, span)) for span in RANGES)
@@ -71,7 +71,7 @@ def test_without_published_numbers_nothing_is_tested():
 
 def test_runs_of_another_setting_are_not_tested():
     rows = [*primer(("mul",), n=12, models=("NMU",)), run(0, "Mine", "mul", (1, 2), solved=True)]
-    found = comparison(rows, THEIRS, title="short", other_setting=True)
+    found = comparison(rows, THEIRS, title="short", test=PublishedTest(None))
     assert (found.count("other setting"), found.count("not published")) == (9, 1)
     assert found.headline() == "10 cells; none is tested: the setting is not the published one."
     assert all(cell.published("success_rate") for cell in found.cells if cell.series == "NMU")
@@ -83,8 +83,8 @@ def test_errors_that_are_published_without_counts_are_not_called_unpublished():
 
     rows = [replace(run(0, "NMU", "mul", (1, 2), solved=True), labels={"unit": "NMU", "operation": "100", "x": "mul"})]
     found = comparison(
-        rows, published.cells(paper="npu2020"), title="", x="x", measure=measure,
-        metrics=[Metric("error_median", "Error")], match=lambda cell: ("100", cell.model, cell.op),
+        rows, published.cells(paper="npu2020"), title="", measure=measure, metrics=[Metric("error_median", "Error")],
+        layout=Layout(x="x", match=lambda cell: ("100", cell.model, cell.op)),
     )  # fmt: skip
     assert [cell.verdict.word for cell in found.cells] == ["not tested"]
 
@@ -92,7 +92,7 @@ def test_errors_that_are_published_without_counts_are_not_called_unpublished():
 def test_ranges_stand_by_their_middle_unless_told_otherwise():
     rows = primer(("mul",), n=1, models=("NMU",))
     assert comparison(rows, title="").xs[:2] == ((-20, -10), (-2, -1))
-    assert comparison(rows, title="", xs=[(10, 20)]).xs[0] == (10, 20)
+    assert comparison(rows, title="", layout=Layout(xs=[(10, 20)])).xs[0] == (10, 20)
 
 
 def test_snapping_counts_only_where_validation_allows_it():
@@ -141,7 +141,11 @@ def test_other_measures_use_the_same_comparison():
         for h in (32, 8)
     ]
     found = comparison(
-        rows, title="", panel="t", series="m", x="h", measure=accuracy, metrics=[Metric("accuracy", "Accuracy")]
+        rows,
+        title="",
+        layout=Layout(panel="t", series="m", x="h"),
+        measure=accuracy,
+        metrics=[Metric("accuracy", "Accuracy")],
     )
     assert found.xs == (8.0, 32.0)
     assert [cell.verdict.word for cell in found.cells] == ["not published"] * 2

@@ -5,8 +5,7 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
-from numerate.report import figures, tables
-from numerate.report.comparison import SUCCESS
+from numerate.report import SUCCESS, figures, tables
 from numerate.stats import Estimate
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from numerate import report
 from numerate.published import Published
-from numerate.report import Measured, Metric
+from numerate.report import Layout, Measured, Metric, PublishedTest
 from numerate.results import Row
 from numerate.stats import Estimate
 
@@ -35,8 +35,8 @@ def found():
         for name, value in zip(NAMES, values)
     ]
     return report.comparison(
-        rows, theirs, title="Orders", x="x", measure=measured, metrics=[ERROR], x_title="Function", along="series",
-        match=lambda cell: (cell.op, cell.model, cell.x),
+        rows, theirs, title="Orders", measure=measured, metrics=[ERROR], test=PublishedTest("series"),
+        layout=Layout(x="x", x_title="Function", match=lambda cell: (cell.op, cell.model, cell.x)),
     )  # fmt: skip
 
 
@@ -81,8 +81,8 @@ def test_a_series_beside_the_others_is_shown_and_takes_no_part():
     ]
     theirs = [Published("p", "1", "t", "mul", n, None, "error", 1.0, x="x") for n in NAMES]
     found = report.comparison(
-        rows, theirs, title="Beside", x="x", measure=measured, metrics=[ERROR], along="series", beside=["F"],
-        match=lambda cell: (cell.op, cell.model, cell.x),
+        rows, theirs, title="Beside", measure=measured, metrics=[ERROR], test=PublishedTest("series", beside=["F"]),
+        layout=Layout(x="x", match=lambda cell: (cell.op, cell.model, cell.x)),
     )  # fmt: skip
     assert [cell.series for cell in found.cells] == list(NAMES)
     assert [order.agreement.n for order in found.orders] == [5]
@@ -95,8 +95,8 @@ def test_order_along_x_is_one_list(capsys):
     ]
     theirs = [Published("p", "1", "t", "", "MLP", None, "error", 2.0 * i, x=n) for i, n in enumerate("abcdefghij")]
     found = report.comparison(
-        rows, theirs, title="One", panel="p", series="u", x="x", measure=measured, metrics=[ERROR], along="x",
-        match=lambda cell: ("p", "MLP", cell.x),
+        rows, theirs, title="One", measure=measured, metrics=[ERROR], test=PublishedTest("x"),
+        layout=Layout(panel="p", series="u", x="x", match=lambda cell: ("p", "MLP", cell.x)),
     )  # fmt: skip
     assert found.headline().startswith("Order of 10, ours against the published one: same order (Kendall's τ 1.00")
     import rich

@@ -31,7 +31,9 @@ def rows():
 @pytest.fixture(scope="module")
 def found(rows):
     notes = {("mul", "NMU", (1, 2)): "planted <here> & now"}
-    return report.comparison(rows, published.cells(paper="primer2022"), title="Units & <tags>", xs=RANGES, notes=notes)
+    return report.comparison(
+        rows, published.cells(paper="primer2022"), title="Units & <tags>", layout=report.Layout(xs=RANGES), notes=notes
+    )
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,9 @@ def test_the_terminal_shows_every_rate_in_eighty_columns(found):
 
 
 def test_nine_ranges_of_full_rates_fit_a_terminal_of_eighty():
-    found = report.comparison(primer(("mul",), n=1), published.cells(paper="primer2022"), title="", xs=RANGES)
+    found = report.comparison(
+        primer(("mul",), n=1), published.cells(paper="primer2022"), title="", layout=report.Layout(xs=RANGES)
+    )
     console = rich.console.Console(width=80, record=True, file=io.StringIO())
     console.print(report.terminal_table(found))
     shown = console.export_text()
@@ -149,7 +153,9 @@ def test_nine_ranges_of_full_rates_fit_a_terminal_of_eighty():
 
 def test_titles_in_the_terminal_are_not_broken_by_a_narrow_table():
     rows = [run(0, "NMU", "mul", (1, 2), solved=True)]
-    found = report.comparison(rows, title="", panel_titles={"mul": "The identity function from −1000 to 1000"})
+    found = report.comparison(
+        rows, title="", layout=report.Layout(panel_titles={"mul": "The identity function from −1000 to 1000"})
+    )
     console = rich.console.Console(width=80, record=True, file=io.StringIO())
     console.print(report.terminal_table(found))
     assert console.export_text().splitlines()[0] == "The identity function from −1000 to 1000"

@@ -17,7 +17,7 @@ from numerate.loops.tracing.noise import functional
 from numerate.results import Store
 from numerate.streams import Domain, derived_seed
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Penalty, Training, stack, train, trial
+from numerate.train import Adam, Penalty, Training, preflight, stack, train
 from numerate.units import NMU, Unit, penalty
 
 
@@ -260,8 +260,11 @@ class Lazy(nn.Sequential):
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (Signed, r"^Signed has something else for seed \d than for seed 0, but only parameters and buffers of torch"),
-        (Loosely, "^Loosely has something else for seed 1 than for seed 0"),
+        (
+            Signed,
+            r"^Signed builds a different model for seed \d than for seed 0, but only parameters and buffers of torch",
+        ),
+        (Loosely, "^Loosely builds a different model for seed 1 than for seed 0"),
         (Shuffled, r"^Shuffled has another buffer order for seed \d than for seed 0; only numbers may differ"),
         (Passing, "^Passing makes another features each time for one seed"),
         (
@@ -271,8 +274,8 @@ class Lazy(nn.Sequential):
         (Grows, r"^Grows has the parameter weight of another shape, or frozen otherwise, for seed \d"),
         (Hooked, "^Hooked has a hook on the gradient of weight, which training would not call"),
         (Unseeded, r"^Unseeded makes another weight each time for one seed; draw with torch's own generator$"),
-        (Annealing, "^Annealing gives other numbers when it computes the same again"),
-        (Jittery, "^Jittery gives other numbers when it computes the same again"),
+        (Annealing, "^Annealing is not deterministic"),
+        (Jittery, "^Jittery is not deterministic"),
         (Gumbel, "^Gumbel draws random numbers as it computes that cannot be keyed by seed and step"),
         (AlwaysNoisy, r"^AlwaysNoisy draws random numbers .* and in training mode alone$"),
         (Lazy, "^Lazy has parameters whose shape is not known before its first use"),
@@ -289,7 +292,7 @@ def test_the_seeds_of_every_configuration_are_tried(tmp_path):
     other = tuple(seed for seed in signs if seed not in alike)
     work = [Training(Signed, TASK, **(SHORT | {"seeds": alike}))]
     work += [Training(Signed, SingleModule("mul", (2.0, 3.0)), **(SHORT | {"seeds": other}))]
-    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match="has something else for seed"):
+    with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match="builds a different model for seed"):
         train(work, store)
 
 
@@ -298,7 +301,7 @@ def penalty_of_chance(model):
 
 
 def test_a_penalty_that_is_drawn_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="gives other numbers when it computes the same again"):
+    with pytest.raises(ValueError, match="is not deterministic"):
         trained(tmp_path, Own, penalties=(Penalty(penalty_of_chance, torch.ones_like),))
 
 
@@ -480,9 +483,9 @@ class Blind(Cpp):
 def test_a_loop_that_finds_other_numbers_than_plain_torch_is_not_used():
     work = Training(Own, TASK, **SHORT)
     step, _ = stack.make_step(work)
-    trial.attempt(work, Cpp(step), "cpu")
+    preflight.check_loop(work, Cpp(step), "cpu")
     with pytest.raises(RuntimeError, match="gradient of weight differs from that of plain PyTorch"):
-        trial.attempt(work, Blind(step), "cpu")
+        preflight.check_loop(work, Blind(step), "cpu")
 
 
 class HalfBroken(nn.Module):

@@ -225,7 +225,7 @@ def test_settings_are_checked_also_where_nothing_is_left_to_train(settings, sent
 def test_penalty_weights_follow_each_members_own_schedule():
     a = training(penalties=(Penalty(penalty, Ramp(10.0, 100, 200)),))
     b = training(penalties=(Penalty(penalty, Growth(1e-7, 1e-5, every=50)),))
-    weights = stack.PenaltyWeights([stack.Run(a, 0), stack.Run(b, 0)])(90, 70, torch.ones(2))
+    weights = stack.PenaltyScales([stack.Run(a, 0), stack.Run(b, 0)])(90, 70, torch.ones(2))
     assert weights.shape == (1, 70, 2)
     np.testing.assert_allclose(weights[0, [0, 10, 11, 60], 0], [0, 0, 0.1, 5.0], rtol=1e-6)
     np.testing.assert_allclose(weights[0, [0, 9, 10, 60], 1], [1e-6, 1e-6, 1e-5, 1e-5], rtol=1e-6)
@@ -233,7 +233,7 @@ def test_penalty_weights_follow_each_members_own_schedule():
 
 def test_a_penalty_below_an_error_counts_only_for_members_under_it():
     t = training(penalties=(Penalty(penalty, After(0.05, 10), below=1.0),))
-    weights = stack.PenaltyWeights([stack.Run(t, 0), stack.Run(t, 1)])(9, 3, torch.tensor([0.5, 2.0]))
+    weights = stack.PenaltyScales([stack.Run(t, 0), stack.Run(t, 1)])(9, 3, torch.tensor([0.5, 2.0]))
     assert weights[0].tolist() == [[0, 0], [0, 0], [pytest.approx(0.05), 0]]
 
 

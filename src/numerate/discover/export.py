@@ -14,7 +14,7 @@ DIGITS = 6
 """Digits of a free constant where a formula is shown; code has all of them."""
 
 LANGUAGES = ("python", "c", "torch")
-RESERVED = frozenset("auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while sin cos tan exp log sqrt pow fabs asin acos atan sinh cosh tanh formula np numpy torch math M_PI M_E".split())  # fmt: skip  # noqa: E501
+RESERVED = frozenset(["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "sin", "cos", "tan", "exp", "log", "sqrt", "pow", "fabs", "asin", "acos", "atan", "sinh", "cosh", "tanh", "formula", "np", "numpy", "torch", "math", "M_PI", "M_E"])  # fmt: skip  # noqa: E501
 
 
 def rounded(expression: sympy.Expr, digits: int = DIGITS) -> sympy.Expr:
@@ -124,7 +124,7 @@ def _python(expression: sympy.Expr, words: Sequence[str], function: str, renamed
     return f"{imports}def {function}({', '.join(words)}):\n{note}    return {body}\n"
 
 
-_NUMPY = set("sin cos tan exp log sqrt arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh pi e sign cbrt maximum minimum".split())  # fmt: skip  # noqa: E501
+_NUMPY = set(["sin", "cos", "tan", "exp", "log", "sqrt", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "pi", "e", "sign", "cbrt", "maximum", "minimum"])  # fmt: skip  # noqa: E501
 
 
 def _torch(expression: sympy.Expr, words: Sequence[str], function: str, renamed: Sequence[str]) -> str:

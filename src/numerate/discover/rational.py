@@ -10,7 +10,6 @@ from numerate.discover.clock import Clock
 from numerate.discover.sparse import emit, polynomial_columns, solve
 from numerate.discover.view import View
 
-
 DEGREES = {  # inputs: degrees above and below, smallest first
     1: ((2, 2), (3, 3), (4, 4), (6, 6)),
     2: ((2, 2), (3, 2), (4, 3)),

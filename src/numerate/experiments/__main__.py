@@ -1,14 +1,15 @@
 """Train without the command line: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
 
-For machines with torch, numpy, scipy and matplotlib only. The rows are carried home with ``--export FILE`` and join the
-results there by ``numerate rows import FILE``; the report is written there too.
+For machines that have torch, numpy, scipy and matplotlib only. ``--export FILE`` writes the rows to a file; on another
+machine ``numerate rows import FILE`` adds them to the results, and ``numerate report`` writes the report.
 """
 
 import argparse
 import time
 from pathlib import Path
 
-from numerate.experiments.experiment import SIZES, Options, select
+from numerate.experiments.catalogue import select
+from numerate.experiments.experiment import SIZES, Options
 from numerate.results import Store
 from numerate.train import Progress, train
 
@@ -18,15 +19,15 @@ def main() -> None:
     parser.add_argument("ids", nargs="+")
     parser.add_argument("--size", choices=SIZES, default="quick")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--units", help="separated by ;")
+    parser.add_argument("--units", action="append", help="separated by commas or semicolons, or one per --units")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--export", type=Path)
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
     asked = parser.parse_args()
-    units = None if asked.units is None else tuple(filter(None, asked.units.split(";")))
-    options, told = Options(asked.size, asked.seeds, units), time.monotonic()
+    options = Options(asked.size, asked.seeds, None if asked.units is None else tuple(asked.units))
+    told = time.monotonic()
 
     def tell(now: Progress) -> None:
         nonlocal told
@@ -36,18 +37,18 @@ def main() -> None:
 
     with Store(asked.out / "results.sqlite") as store:
         try:
-            for experiment in select(asked.ids):
+            for work in [experiment.work(options) for experiment in select(asked.ids)]:
                 start = time.monotonic()
                 train(
-                    experiment.work(options),
+                    work.trainings,
                     store,
-                    experiment=experiment.id,
+                    experiment=work.experiment.id,
                     backend=asked.backend,
                     device=asked.device,
                     progress=tell,
                     checkpoint_seconds=asked.checkpoint_seconds,
                 )
-                print(f"{experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
+                print(f"{work.experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
         finally:
             if asked.export:
                 print(f"{asked.export}: {store.export(asked.export)}", flush=True)

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from numerate.experiments.experiment import Experiment, Options, Recipe
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import two_layers
 from numerate.experiments.pages import picture_page
+from numerate.experiments.recipe import Recipe
 from numerate.report.extrapolation import extrapolation_figure
 from numerate.report.page import Page, Picture, TextTable
 from numerate.results import Row
@@ -58,13 +59,13 @@ def trained(row: Row) -> nn.Module:
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
     models = [(row.labels["unit"], trained(row)) for row in rows]
-    there = list(dict.fromkeys(name for name, _ in models))
+    names = list(dict.fromkeys(name for name, _ in models))
     curves = {
-        name: np.array([[relative_error(m, d) for d in DISTANCES] for n, m in models if n == name]) for name in there
+        name: np.array([[relative_error(m, d) for d in DISTANCES] for n, m in models if n == name]) for name in names
     }
     lines = [(str(row.seed), str(formula(m, "a b c d"))) for row, (n, m) in zip(rows, models) if n == "NAU → NMU"]
     near, far = ({name: float(np.median(errors[:, i])) for name, errors in curves.items()} for i in (0, -1))
-    headline = "; ".join(f"{name}: {near[name]:.1e} on [1, 2), {far[name]:.1e} on [1024, 2048)" for name in there)
+    headline = "; ".join(f"{name}: {near[name]:.1e} on [1, 2), {far[name]:.1e} on [1024, 2048)" for name in names)
     return Page(
         TITLE,
         f"Median relative error of the {headline}.",
@@ -80,7 +81,6 @@ EXPERIMENTS = [
         TITLE,
         trainings,
         picture_page(draw),
-        "Both models learn (a + b)(a + b + c + d) from inputs in [1, 2) and are asked for it far outside.",
-        takes=(),
+        "Both models learn (a + b)(a + b + c + d) from inputs in [1, 2) and are tested far outside.",
     )
 ]

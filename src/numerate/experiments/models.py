@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import nn
 
-from numerate.experiments.experiment import Recipe
+from numerate.experiments.recipe import Recipe
 from numerate.units import NAU
 
 Layer = Callable[[int, int], nn.Module]

@@ -1,128 +1,143 @@
 """What experiments have in common when they show their runs."""
 
-import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numerate.experiments.experiment import Experiment, Options, Shown, unit_path
+from numerate.experiments.experiment import Options, ReportResult, Work
+from numerate.experiments.unit_choice import join_units, short_name
+from numerate.labels import printable
 from numerate.published import show_range
 from numerate.results import Key, Row
-from numerate.train import Training
+from numerate.train import Adam, Training
 
-Show = Callable[[Experiment, list[Row], Options, Path], Shown]
+if TYPE_CHECKING:  # a machine that only trains has no jinja2
+    from rich.console import Group
+
+    from numerate.report import Claim, Comparison, Notes, Page, Picture
+
+Show = Callable[[Work, list[Row], Path], ReportResult]
+Sizes = Mapping[str, Mapping[str, int]]
+"""What else a size has less of than the paper's: ``{"samples": {"smoke": 10, "quick": 100, "paper": 1000}}``."""
 
 
 def comparison_page(
-    compare: Callable[[Sequence[Row], Options], Any],
-    claims: Callable[[Any], Sequence[Any]] | None = None,
-    pictures: Callable[[Sequence[Row], Options], Sequence[Any]] | None = None,
+    compare: "Callable[[Sequence[Row], Options], Comparison]",
+    claims: "Callable[[Comparison], Sequence[Claim]] | None" = None,
+    pictures: "Callable[[Work, Sequence[Row]], Sequence[Picture]] | None" = None,
 ) -> Show:
     """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary.
 
-    ``claims``: from the comparison to the paper's sentences and whether they hold (:class:`numerate.report.Claim`).
-    ``pictures``: beside those that every comparison has (:class:`numerate.report.Picture`).
+    Args:
+        compare: runs -> the comparison.
+        claims: the comparison -> the paper's sentences and whether they hold; not asked at smoke size.
+        pictures: to follow those that every comparison has.
     """
 
-    def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import terminal_table, write_report
 
-        compared = compare(rows, options)
-        told = () if claims is None or options.size == "smoke" else claims(compared)  # too short to tell
-        drawn = () if pictures is None else pictures(rows, options)
-        notes, short = _notes(experiment, rows, options, told)
-        compared, notes = replace(compared, title=compared.title + short), replace(notes, pictures=drawn)
-        written = write_report(compared, folder, notes)
-        return Shown(written["report"], _summary([terminal_table(compared)], notes))
+        compared = compare(rows, work.options)
+        smoke = work.options.size == "smoke"  # too short to tell
+        notes, suffix = _notes(work, rows, () if claims is None or smoke else claims(compared))
+        notes = replace(notes, pictures=() if pictures is None else pictures(work, rows))
+        compared = replace(compared, title=compared.title + suffix)
+        return ReportResult(
+            write_report(compared, folder, notes)["report"], _summary([terminal_table(compared)], notes)
+        )
 
     return show
 
 
 def picture_page(
-    draw: Callable[[Sequence[Row], Options], Any],
-    claims: Callable[[Sequence[Row], Options], Sequence[Any]] | None = None,
-    fewer: Mapping[str, Mapping[str, int]] | None = None,
+    draw: "Callable[[Sequence[Row], Options], Page]",
+    claims: "Callable[[Sequence[Row], Options], Sequence[Claim]] | None" = None,
+    fewer: Sizes | None = None,
 ) -> Show:
-    """The ``show`` of an experiment that is pictures, text and tables (:class:`numerate.report.Page`).
+    """The ``show`` of an experiment that is pictures, text and tables.
 
-    ``fewer``: what else a size has less of than the paper's, such as ``{"samples": {"smoke": 10, "paper": 1000}}``.
+    Args:
+        draw: runs -> the page.
+        claims: runs -> the paper's sentences and whether they hold.
+        fewer: see :data:`Sizes`.
     """
 
-    def show(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import write_page
 
-        page = draw(rows, options)
-        told = () if claims is None else claims(rows, options)
-        notes, short = _notes(experiment, rows, options, told, fewer or {})
-        page = replace(page, title=page.title + short)
+        page = draw(rows, work.options)
+        notes, suffix = _notes(work, rows, () if claims is None else claims(rows, work.options), fewer or {})
+        page = replace(page, title=page.title + suffix)
         written = write_page(page, folder, notes)
-        return Shown(written["report"], _summary([*page.lines, page.headline], notes))
+        return ReportResult(written["report"], _summary([*page.lines, page.headline], notes))
 
     return show
 
 
-def _notes(
-    experiment: Experiment,
-    rows: list[Row],
-    options: Options,
-    claims: Sequence[Any],
-    fewer: Mapping[str, Mapping[str, int]] | None = None,
-) -> tuple[Any, str]:
+def _notes(work: Work, rows: list[Row], claims: "Sequence[Claim]", fewer: Sizes | None = None) -> "tuple[Notes, str]":
     """What the page says beside its numbers, and what follows its title where the setting is not the published one."""
     from numerate.report import Notes, environment
 
-    departures = unlike_paper(experiment, options, rows, fewer)
+    experiment, options = work.experiment, work.options
+    departures = unlike_paper(work, rows, fewer)
     size = f"Size {options.size}: {', '.join(map(str, departures))}." if departures else ""
-    short = [each.short if len(each.ours) <= 2 else f"fewer {each.name}" for each in departures]
-    short += (
-        [f"only {', '.join(re.split(r'[:.]', unit_path(unit))[-1] for unit in options.units)}"] if options.units else []
-    )
-    short += [f"only {', '.join(map(show_range, options.ranges))}"] if options.ranges else []
+    brief = [departure.brief for departure in departures]
+    brief += [f"only {', '.join(map(short_name, options.units))}"] if options.units else []
+    brief += [f"only {', '.join(map(show_range, options.ranges))}"] if options.ranges else []
     reasons = [*experiment.reasons, *(experiment.quick_reasons if options.size == "quick" else ())]
     notes = Notes(
         subtitle=experiment.about,
-        settings=settings(experiment, options, rows),
+        settings=settings(work, rows),
         environment=environment(rows) if rows else {},
         reasons=[size, *reasons] if size else reasons,
         claims=claims,
         size=size,
-        missing=missing(experiment.trainings(options), {row.key for row in rows}),
+        missing=missing(work, {row.key for row in rows}),
         # fewer seeds alone are allowed for by the tests
-        excuse=size if any(each.name != "seeds" for each in departures) else "",
-        command=command(experiment, options),
+        excuse=size if any(departure.name != "seeds" for departure in departures) else "",
+        command=command(work),
     )
-    return notes, f" ({options.size}: {', '.join(short)})" if short else ""
+    return notes, f" ({options.size}: {', '.join(brief)})" if brief else ""
 
 
-def _summary(first: Sequence[Any], notes: Any) -> Any:
+def _summary(first: Sequence[Any], notes: "Notes") -> "Group":
     """For the terminal: the result, what it lacks, then the paper's sentences."""
     from rich.console import Group
     from rich.text import Text
 
+    def line(text: str, style: str = "") -> Text:
+        return Text(printable(text), style=style)
+
     styles = {True: "green", False: "bold red", None: "yellow"}
-    lines = [Text.assemble((f"{c.word}: ", styles[c.holds]), f"{c.text} Ours: {c.ours}") for c in notes.claims]
-    shown = [Text(part) if isinstance(part, str) else part for part in first if part]
-    told = [Text(line, style=style) for line, style in ((notes.missing, "yellow"), (notes.size, "dim")) if line]
-    return Group(*shown, *told, *lines)
+    claims = [
+        Text.assemble((f"{claim.word}: ", styles[claim.holds]), printable(f"{claim.text} Ours: {claim.ours}"))
+        for claim in notes.claims
+    ]
+    lacking = [line(text, style) for text, style in ((notes.missing, "yellow"), (notes.size, "dim")) if text]
+    return Group(*(line(part) if isinstance(part, str) else part for part in first if part), *lacking, *claims)
 
 
 @dataclass(frozen=True)
 class Departure:
-    """What runs have in place of what the published ones have."""
+    """What our runs have in place of what the published ones have: values of ``name``, as text."""
 
     name: str
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
 
     @property
-    def short(self) -> str:
-        """``1,000 steps``"""
+    def brief(self) -> str:
+        """For a title: ``1,000 steps``, or ``fewer steps`` if there are more than two values."""
+        return self._values if len(self.ours) <= 2 else f"fewer {self.name}"
+
+    @property
+    def _values(self) -> str:
         return f"{_either(self.ours)} {self.name[:-1] if self.ours == ('1',) else self.name}"
 
     def __str__(self) -> str:
-        return f"{self.short} in place of {_either(self.theirs)}"
+        return f"{self._values} in place of {_either(self.theirs)}"
 
 
 def _either(values: Sequence[str]) -> str:
@@ -130,35 +145,36 @@ def _either(values: Sequence[str]) -> str:
     return " or ".join([*filter(None, [", ".join(values[:-1])]), values[-1]])
 
 
-def unlike_paper(
-    experiment: Experiment,
-    options: Options,
-    rows: Sequence[Row],
-    fewer: Mapping[str, Mapping[str, int]] | None = None,
-) -> list[Departure]:
-    """How the runs that are there differ from those of the published setting, in steps, inputs, seeds and ``fewer``.
+def unlike_paper(work: Work, rows: Sequence[Row], fewer: Sizes | None = None) -> list[Departure]:
+    """How the finished runs differ from those of the published setting, in steps, inputs, seeds and ``fewer``.
 
-    Nothing of what is the same, and nothing of configurations without a run, which :func:`missing` names.
+    Says nothing of what is the same, nor of configurations without a run, which :func:`missing` names.
     """
-    found = _found(experiment.trainings(options), rows)
-    published = experiment.trainings(replace(options, size="paper", seeds=None))
-    named, ours = ({repr(t.labels): t for t in some} for some in (published, experiment.trainings(options)))
-    pairs = [(t, named[repr(t.labels)]) for t, _ in found if repr(t.labels) in named]
-    others = [t for t, _ in found if repr(t.labels) not in named], [t for name, t in named.items() if name not in ours]
-    measures: dict[str, Callable[[Training], int | str]] = {
-        "steps": lambda t: t.steps, "inputs": lambda t: t.task.inputs, "time steps": _lengths
-    }  # fmt: skip
-    told: dict[str, tuple[list[Any], list[Any]]] = {
-        "seeds": ([count for _, count in found], [len(t.seeds) for t in published])
-    }
-    told |= {name: ([sizes[options.size]], [sizes["paper"]]) for name, sizes in (fewer or {}).items()}
-    for name, of in measures.items() if options.size != "paper" else ():
-        unlike = [(of(t), of(partner)) for t, partner in pairs if of(t) != of(partner)]
-        single = [[of(t) for t in some] for some in others] if others[0] else [[], []]
-        told[name] = [a for a, _ in unlike] + single[0], [b for _, b in unlike] + single[1]
-    order = [*measures, "seeds", *(fewer or {})]
-    departures = [Departure(name, *map(_each, told[name])) for name in order if name in told]
-    return [each for each in departures if each.ours and each.ours != each.theirs]
+    finished, size, fewer = work.finished(rows), work.options.size, fewer or {}
+    values: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in MEASURES}
+    if size != "paper":
+        values = {name: _unlike(measure, work, [t for t, _ in finished]) for name, measure in MEASURES.items()}
+    values["seeds"] = [count for _, count in finished], [len(t.seeds) for t in work.published]
+    values |= {name: ([sizes[size]], [sizes["paper"]]) for name, sizes in fewer.items()}
+    departures = [Departure(name, _distinct(ours), _distinct(theirs)) for name, (ours, theirs) in values.items()]
+    return [departure for departure in departures if departure.ours and departure.ours != departure.theirs]
+
+
+def _unlike(
+    measure: Callable[[Training], int | str], work: Work, finished: Sequence[Training]
+) -> tuple[list[int | str], list[int | str]]:
+    """A measure of our configurations and of the published ones of the same labels, where the two differ.
+
+    Labels may themselves differ (``20 inputs``): what has no partner counts on its side.
+    """
+    partners, asked = ({repr(t.labels): t for t in some} for some in (work.published, work.trainings))
+    pairs = [(measure(t), measure(partners[repr(t.labels)])) for t in finished if repr(t.labels) in partners]
+    unlike = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
+    ours, theirs = [ours for ours, _ in unlike], [theirs for _, theirs in unlike]
+    if single := [measure(t) for t in finished if repr(t.labels) not in partners]:
+        ours += single
+        theirs += [measure(t) for labels, t in partners.items() if labels not in asked]
+    return ours, theirs
 
 
 def _lengths(training: Training) -> str:
@@ -167,28 +183,29 @@ def _lengths(training: Training) -> str:
     return f"{task.length:,} and {task.test_length:,}" if hasattr(task, "test_length") else ""
 
 
-def _found(trainings: Sequence[Training], rows: Sequence[Row]) -> list[tuple[Training, int]]:
-    """Configurations of which runs are there, and how many."""
-    there = {row.key for row in rows}
-    counted = [(training, sum(key in there for key in training.run_keys())) for training in trainings]
-    return [(training, count) for training, count in counted if count]
+MEASURES: dict[str, Callable[[Training], int | str]] = {
+    "steps": lambda training: training.steps,
+    "inputs": lambda training: training.task.inputs,
+    "time steps": _lengths,
+}
+"""In what a run may differ from a published one, beside the number of seeds."""
 
 
-def missing(trainings: Sequence[Training], there: Collection[Key]) -> str:
-    """How many of the runs asked for are there, and which are not; nothing if all are.
+def missing(work: Work, finished: Collection[Key]) -> str:
+    """How many of the runs asked for are finished, and which are not; nothing if all are.
 
-    They are named by as few values of a label as cover them, and by seeds, of which no run is there.
+    They are named by as few values of a label as cover them, and by seeds, of which no run is finished.
     """
     from numerate.report.text import counted
 
-    asked = {key: training.labels for training in trainings for key in training.run_keys()}
-    left = {key: labels for key, labels in asked.items() if key not in there}
+    asked = {key: training.labels for training, keys in zip(work.trainings, work.run_keys) for key in keys}
+    left = {key: labels for key, labels in asked.items() if key not in finished}
     if not left:
         return ""
-    told = f"{len(asked) - len(left):,} of {len(asked):,} runs are there; missing: "
-    seeds = {key.seed for key in left} - {key.seed for key in asked if key in there}
+    count = f"{len(asked) - len(left):,} of {len(asked):,} runs are finished; missing: "
+    seeds = {key.seed for key in left} - {key.seed for key in asked if key in finished}
     all_seeds = "seed", _seeds(sorted(seeds))
-    present = {(name, str(value)) for key in asked if key in there for name, value in asked[key].items()}
+    present = {(name, str(value)) for key in asked if key in finished for name, value in asked[key].items()}
     parts: dict[str, list[str]] = {}
     while left:
         absent: dict[tuple[str, str], list[Key]] = {}
@@ -203,7 +220,7 @@ def missing(trainings: Sequence[Training], there: Collection[Key]) -> str:
         named = set(absent[name, value])
         left = {key: labels for key, labels in left.items() if key not in named}
     words = [f"{name} {', '.join(values)}" for name, values in parts.items()]
-    return told + "; ".join([*words, *([counted(len(left), "single run")] if left else [])]) + "."
+    return count + "; ".join([*words, *([counted(len(left), "single run")] if left else [])]) + "."
 
 
 def _label(value: Any) -> str:
@@ -220,51 +237,52 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}{some}"
 
 
-def command(experiment: Experiment, options: Options) -> str:
+def command(work: Work) -> str:
     """The command that makes this report."""
-    words = ["numerate run", experiment.id, f"--size {options.size}"]
+    options = work.options
+    words = ["numerate run", work.experiment.id, f"--size {options.size}"]
     if options.seeds is not None:
         words.append(f"--seeds {options.seeds}")
     if options.units is not None:
-        words.append(f"--units {shlex.quote(','.join(map(unit_path, options.units)))}")
+        words.append(f"--units {shlex.quote(join_units(options.units, work.experiment.units))}")
     if options.ranges is not None:
         words.append("--ranges '" + " ".join(f"[{low:g},{high:g})" for low, high in options.ranges) + "'")  # type: ignore[misc]
     return " ".join(words)
 
 
-def settings(experiment: Experiment, options: Options, rows: Sequence[Row]) -> dict[str, str]:
-    """Size, seeds, steps and the like of the runs that are there, as one table."""
+def settings(work: Work, rows: Sequence[Row]) -> dict[str, str]:
+    """Size, seeds, steps and the like of the finished runs, as one table."""
     if not rows:
-        return {"size": options.size, "runs": "none: everything here follows from the definitions"}
-    found = _found(experiment.trainings(options), rows)
-    trainings = [training for training, _ in found]
-    finished = len({row.key for row in rows})
+        return {"size": work.options.size, "runs": "none: everything here follows from the definitions"}
+    finished = work.finished(rows)
+    trainings = [training for training, _ in finished]
+    runs = len({row.key for row in rows})
     diverged = len({row.key for row in rows if row.status == "diverged"})
     return {
-        "size": options.size,
-        "seeds": _told([count for _, count in found]),
-        "steps": _told([t.steps for t in trainings]),
-        "batch": _told([t.batch for t in trainings]) + ", fresh at every step",
-        "evaluated every": _told([t.evaluate_every for t in trainings]) + " steps",
-        "validation and test examples": _told([t.evaluation_size for t in trainings]) + ", the same in every run",
-        "optimiser": _told([_optimiser(t.optimiser) for t in trainings]),
-        **({"a unit of your own is": experiment.own} if options.own_units else {}),
-        "finished runs": f"{finished:,}, of which {diverged:,} diverged",
+        "size": work.options.size,
+        "seeds": _listed(count for _, count in finished),
+        "steps": _listed(t.steps for t in trainings),
+        "batch": _listed(t.batch for t in trainings) + ", fresh at every step",
+        "evaluated every": _listed(t.evaluate_every for t in trainings) + " steps",
+        "validation and test examples": _listed(t.evaluation_size for t in trainings) + ", the same in every run",
+        "optimiser": _listed(_optimiser(t.optimiser) for t in trainings),
+        **({"a unit of your own is": work.experiment.own} if work.options.has_own_units else {}),
+        "finished runs": f"{runs:,}, of which {diverged:,} diverged",
     }
 
 
-def _told(values: Iterable[Any]) -> str:
-    return ", ".join(_each(values))
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(_distinct(values))
 
 
-def _each(values: Iterable[Any]) -> tuple[str, ...]:
+def _distinct(values: Iterable[Any]) -> tuple[str, ...]:
     """Each value once as text, numbers by their size."""
-    each = list(dict.fromkeys(values))
-    if all(isinstance(value, int) for value in each):
-        return tuple(f"{value:,}" for value in sorted(each))
-    return tuple(map(str, each))
+    once = list(dict.fromkeys(values))
+    if all(isinstance(value, int) for value in once):
+        return tuple(f"{value:,}" for value in sorted(once))
+    return tuple(map(str, once))
 
 
-def _optimiser(adam: Any) -> str:
+def _optimiser(adam: Adam) -> str:
     clipping = f" with gradients clipped by {adam.clip} at {adam.limit:g}" if adam.clip else ""
     return f"Adam {adam.rate:g}{clipping}"

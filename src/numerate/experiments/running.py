@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from numerate.experiments.experiment import Experiment, Options, Shown, select
+from numerate.experiments.catalogue import select
+from numerate.experiments.experiment import SIZES, Experiment, Options, ReportResult, Work
 from numerate.experiments.pages import command
 from numerate.results import Row, Store
 from numerate.train import Progress, train
@@ -29,45 +30,65 @@ def run(
     device: str = "cpu",
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> Shown:
+) -> ReportResult:
     """Train what ``experiment`` needs and the results file in ``out`` does not hold yet; write its report there.
 
     A unit of your own is the class itself: ``run("primer2022/table11", Options(units=("NMU", MyUnit)))``.
     """
-    chosen, options = _chosen(experiment), options or Options()
-    work = chosen.work(options)
+    return run_work(_work(experiment, options), out, backend=backend, device=device, threads=threads, progress=progress)
+
+
+def run_work(
+    work: Work,
+    out: str | Path,
+    *,
+    backend: str = "auto",
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> ReportResult:
+    """:func:`run` for a work list that is already made."""
     check(backend, device, threads)
     Thread(target=import_module, args=["scipy.stats"]).start()  # the report's; training need not wait for it
     with _fewer_collections(), Store(Path(out) / "results.sqlite") as store:
-        folder = _folder(chosen, out)
+        _make_folder(work.experiment, out)  # before anything is trained
         train(
-            work,
+            work.trainings,
             store,
-            experiment=chosen.id,
+            experiment=work.experiment.id,
             backend=backend,
             device=device,
             threads=threads,
             progress=progress,
         )
-        return _shown(chosen, store, options, folder, out)
+        return _write_report(work, store, out)
 
 
-def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> Shown:
+def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> ReportResult:
     """Write the report of an experiment from the runs that are finished, without training."""
-    chosen, options = _chosen(experiment), options or Options()
+    return report_work(_work(experiment, options), out)
+
+
+def report_work(work: Work, out: str | Path) -> ReportResult:
+    """:func:`report` for a work list that is already made."""
     with _fewer_collections(), Store(Path(out) / "results.sqlite", readonly=True) as store:
-        return _shown(chosen, store, options, _folder(chosen, out), out)
+        return _write_report(work, store, out)
 
 
 def complete_size(experiment: Experiment, options: Options, out: str | Path = "results") -> str:
-    """The largest size of which every run is there; ``quick`` if there is none."""
+    """The largest size of which every run is finished; ``quick`` if there is none."""
+    return complete_work(experiment, options, out).options.size
+
+
+def complete_work(experiment: Experiment, options: Options, out: str | Path = "results") -> Work:
+    """The work of the largest size of which every run is finished; of ``quick`` if there is none."""
+    works = {}
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
-        for size in ("paper", "quick", "smoke"):
-            work = experiment.work(replace(options, size=size))
-            keys = [key for training in work for key in training.run_keys()]
-            if keys and not store.missing(keys):
-                return size
-    return "quick"
+        for size in reversed(SIZES):
+            works[size] = work = experiment.work(replace(options, size=size))
+            if work.keys and not store.missing(work.keys):
+                return work
+    return works["quick"]
 
 
 @contextmanager
@@ -81,12 +102,13 @@ def _fewer_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _chosen(experiment: str | Experiment) -> Experiment:
-    return select([experiment])[0] if isinstance(experiment, str) else experiment
+def _work(experiment: str | Experiment, options: Options | None) -> Work:
+    selected = select([experiment])[0] if isinstance(experiment, str) else experiment
+    return selected.work(options or Options())
 
 
-def _folder(experiment: Experiment, out: str | Path) -> Path:
-    """The folder of the report, made before anything is trained."""
+def _make_folder(experiment: Experiment, out: str | Path) -> Path:
+    """The folder of the report."""
     folder = Path(out) / experiment.id
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,25 +117,25 @@ def _folder(experiment: Experiment, out: str | Path) -> Path:
     return folder
 
 
-def _shown(experiment: Experiment, store: Store, options: Options, folder: Path, out: str | Path) -> Shown:
-    keys = [key for training in experiment.work(options) for key in training.run_keys()]
-    rows = experiment.rows_of(store.rows(keys=keys, lenient=True), options) if keys else []
-    if keys and not rows:
-        needed = f"{command(experiment, options)} --out {shlex.quote(str(out))}"
-        raise ValueError(f"no finished run of {experiment.id} at size {options.size}; run: {needed}")
-    shown = _show_whole(experiment, rows, options, folder)
-    return replace(shown, run=rows[0].key if rows else None)
+def _write_report(work: Work, store: Store, out: str | Path) -> ReportResult:
+    folder = _make_folder(work.experiment, out)
+    rows = work.rows_of(store.rows(keys=work.keys, lenient=True)) if work.keys else []
+    if work.keys and not rows:
+        needed = f"{command(work)} --out {shlex.quote(str(out))}"
+        raise ValueError(f"no finished run of {work.experiment.id} at size {work.options.size}; run: {needed}")
+    result = _show_complete(work, rows, folder)
+    return replace(result, run=rows[0].key if rows else None)
 
 
-def _show_whole(experiment: Experiment, rows: list[Row], options: Options, folder: Path) -> Shown:
+def _show_complete(work: Work, rows: list[Row], folder: Path) -> ReportResult:
     """The report of all rows; where that fails, of those that have all that a trained run has, with a notice."""
     try:
-        return experiment.show(experiment, rows, options, folder)
+        return work.experiment.show(work, rows, folder)
     except (ValueError, TypeError, LookupError, ArithmeticError):
-        whole = [row for row in rows if not lacking(row)]
-        if not 0 < len(whole) < len(rows):
+        complete = [row for row in rows if not lacking(row)]
+        if not 0 < len(complete) < len(rows):
             raise
         for row in rows:
-            if missing := lacking(row):
-                log.warning("the run %s has no %s: the report leaves it out", row.key.name, ", ".join(missing))
-        return experiment.show(experiment, whole, options, folder)
+            if absent := lacking(row):
+                log.warning("the run %s has no %s: the report leaves it out", row.key.name, ", ".join(absent))
+        return work.experiment.show(work, complete, folder)

@@ -6,11 +6,14 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
-from numerate.report import SUCCESS, Comparison, Page, Picture, TextTable, arithmetic, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import Unit, choose_recipes
+from numerate.report import SUCCESS, Comparison, Layout, Page, Picture, TextTable, arithmetic, comparison
 from numerate.report.figures import PAPER, RATES, lay_out, plot_map, style
 from numerate.report.text import percent_interval
 from numerate.results import Row
@@ -18,7 +21,6 @@ from numerate.stats import Estimate, wilson
 from numerate.tasks import Arithmetic, SingleModule
 from numerate.tasks.task import Task
 from numerate.train import Adam, Penalty, Training
-from numerate.train.specification import Factory
 from numerate.units import (
     GNALU,
     MCFC,
@@ -48,25 +50,6 @@ from numerate.units import (
 )
 
 OPERATIONS = ("add", "sub", "mul", "div")
-ABOUT = (
-    "Every unit as its own authors train it, on one range: trained on [1, 2), tested on [2, 6). Single module: one "
-    "unit, two relevant inputs among 2, 10 or 100. Two layers: sums of two overlapping subsets of the inputs, then the "
-    "operation; the first layer is NAU, the second the unit. Success as in the papers."
-)
-REASONS = (
-    "No paper runs all of these under one protocol, so there is nothing published to compare with.",
-    "Penalty schedules follow the share of the run at which the Primer places them: 40 % to 70 %.",
-    "Behind a sum layer both layers have the optimiser and the penalties of the unit.",
-    "Units are ranked by their share of solved runs over all tasks shown; a unit made for one operation can therefore "
-    "not come first, however good it is at that.",
-    "The threshold is the error of weights off by 1e-5 and grows with the number of inputs, so that more inputs are "
-    "not always harder. iNALU finds the product of two among 10 inputs in every quick run (rounded, it errs by 1e-12), "
-    "but ends too far from it for a threshold of 3.5e-5; among 100 inputs the threshold is 4.6e-3.",
-    "On positive inputs the complex NALU is the shared NALU but for rounding errors, and equal in the single modules.",
-    "Quick runs have 50,000 steps as in the Primer, but 20,000 with 100 inputs; the two layers have 10 inputs and "
-    "200,000 steps, since products of sums of 100 inputs are not solved before a million (paper size: 100 inputs, five "
-    "million steps, best on a GPU).",
-)
 
 
 @dataclass(frozen=True)
@@ -84,7 +67,7 @@ class Place:
     def task(self, operation: str) -> Task:
         return (Arithmetic if self.layered else SingleModule)(operation, inputs=self.inputs)
 
-    def recipes(self, units: Sequence[str | Factory] | None) -> dict[str, Recipe]:
+    def recipes(self, units: Sequence[Unit] | None) -> dict[str, Recipe]:
         chosen = choose_recipes(units, recipes(self.steps))
         return {name: after_sums(recipe) for name, recipe in chosen.items()} if self.layered else chosen
 
@@ -150,12 +133,8 @@ def compare(rows: Sequence[Row]) -> Comparison:
     return comparison(
         rows,
         title="The zoo: every unit under one protocol",
-        panel="task",
-        x="operation",
-        xs=OPERATIONS,
-        order=list(ranking(rows)),
+        layout=Layout(panel="task", x="operation", xs=OPERATIONS, order=list(ranking(rows)), x_title="Operation"),
         metrics=(SUCCESS,),
-        x_title="Operation",
     )
 
 
@@ -169,13 +148,13 @@ class Share:
 
 def ranking(rows: Sequence[Row]) -> dict[str, Share]:
     """Unit -> its share of solved runs, best first."""
-    own: dict[str, list[Row]] = {}
+    runs: dict[str, list[Row]] = {}
     for row in rows:
-        own.setdefault(str(row.labels["unit"]), []).append(row)
+        runs.setdefault(str(row.labels["unit"]), []).append(row)
 
-    measured = {unit: arithmetic(runs) for unit, runs in own.items()}
-    found = {unit: Share(wilson(m.solved or 0, m.n), m.ours.get("snapped_rate")) for unit, m in measured.items()}
-    return dict(sorted(found.items(), key=lambda item: (-(item[1].solved.value or 0.0), item[0])))
+    measured = {unit: arithmetic(group) for unit, group in runs.items()}
+    shares = {unit: Share(wilson(m.solved or 0, m.n), m.ours.get("snapped_rate")) for unit, m in measured.items()}
+    return dict(sorted(shares.items(), key=lambda item: (-(item[1].solved.value or 0.0), item[0])))
 
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
@@ -191,8 +170,8 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
     ]
     tables = [TextTable("Share of solved runs", ["unit", "over all tasks", "rounded"], shares)]
     for panel in compared.panels:
-        found = {(cell.series, cell.x): _interval(cell.measured.ours[SUCCESS.name]) for cell in compared.of(panel)}
-        lines = [[unit, *(found.get((unit, x), "–") for x in OPERATIONS)] for unit in compared.series]
+        rates = {(cell.series, cell.x): _interval(cell.measured.ours[SUCCESS.name]) for cell in compared.of(panel)}
+        lines = [[unit, *(rates.get((unit, x), "–") for x in OPERATIONS)] for unit in compared.series]
         tables.append(TextTable(panel, ["unit", *OPERATIONS], lines))
     return Page(compared.title, headline(compared), [Picture("overview", picture(compared, ranked), caption)], tables)
 
@@ -250,8 +229,9 @@ EXPERIMENTS = [
         title="Every unit under one protocol: which solves what",
         trainings=trainings,
         show=picture_page(draw),
-        about=ABOUT,
-        reasons=REASONS,
+        about=about("zoo", "zoo"),
+        reasons=reasons("zoo", "zoo"),
+        units=tuple(recipes(1000)),
         own="the single module, and the second of two layers, behind an NAU",
     )
 ]

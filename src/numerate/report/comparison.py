@@ -4,84 +4,91 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal
 
+from numerate.labels import printable
 from numerate.published import Published, printed_name, show_range
 from numerate.report import text
-from numerate.results import Provenance, Row
-from numerate.stats import Agreement, Estimate, Outcome, Verdict, outcome, rank_agreement, summarise, verdicts
+from numerate.report.metrics import ARITHMETIC, Measured, Metric, arithmetic
+from numerate.results import Row, canonical
+from numerate.stats import Agreement, Estimate, Verdict, rank_agreement, verdicts
 
-
-@dataclass(frozen=True)
-class Metric:
-    """One measure: its name in the published data, its title, how its axis and its numbers look.
-
-    ``show`` writes a value, ``show_interval`` one with its interval in short, ``tick`` a mark on the axis.
-    ``floor``: on a logarithmic axis everything below is drawn there and labelled 0; ``ceiling`` likewise above. Values
-    beyond them count as equal when an order is compared. ``true_name`` and ``reproduced_name`` name the two estimators
-    where the published one is not what it seems. ``brief`` writes a value in two or three signs, ``shade`` gives it a
-    colour from 0 (bad) to 1 (good): with it the first metric is drawn as a map too. ``target``: below it a value is as
-    good as right. ``meaning``: a sentence for the reader.
-    """
-
-    name: str
-    title: str
-    scale: Literal["linear", "log"] = "linear"
-    limits: tuple[float, float] | None = None
-    floor: float | None = None
-    ceiling: float | None = None
-    show: Callable[[float], str] = text.number
-    show_interval: Callable[[float, float, float], str] | None = None
-    tick: Callable[[float], str] = text.number
-    true_name: str = "ours"
-    reproduced_name: str = ""
-    brief: Callable[[float], str] = text.brief
-    brief_title: str = ""
-    shade: Callable[[float], float] | None = None
-    target: float | None = None
-    meaning: str = ""
-
-    def clipped(self, value: float) -> float:
-        """``value`` moved to the floor or the ceiling if it lies beyond; not a number counts as infinite."""
-        value = math.inf if math.isnan(value) else value
-        low = -math.inf if self.floor is None else self.floor
-        return min(max(value, low), math.inf if self.ceiling is None else self.ceiling)
-
-
-SUCCESS = Metric(
-    "success_rate", "Success rate", limits=(0.0, 1.0),
-    show=text.percent, show_interval=text.percent_interval, tick=text.percent,
-    brief=lambda rate: f"{100 * rate:.0f}", brief_title="success rate in %", shade=lambda rate: rate,
-)  # fmt: skip
-SOLVED_AT = Metric(
-    "solved_at_mean", "Solved at step", "log", floor=100.0, show=text.thousands, tick=text.thousands_tick,
-    true_name="true mean", reproduced_name="as published",
-)  # fmt: skip
-SPARSITY = Metric(
-    "sparsity_error_mean", "Sparsity error", "log", floor=1e-8, show=text.scientific,
-    show_interval=text.scientific_interval, tick=text.power,
-    true_name="true mean", reproduced_name="as published",
-)  # fmt: skip
-ARITHMETIC = (SUCCESS, SOLVED_AT, SPARSITY)
-"""The three measures of the arithmetic papers."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a group of runs achieved: ``ours`` by true estimators, ``reproduced`` by the published ones; by metric."""
-
-    n: int
-    ours: Mapping[str, Estimate]
-    reproduced: Mapping[str, Estimate] = field(default_factory=dict)
-    solved: int | None = None
-    snapped: int | None = None
-    diverged: int = 0
-
-
+Place = tuple[str, str, Any]
+"""(panel, series, x)"""
 UNTESTED = Verdict("not published")
 TESTED = ("agrees", "differs", "too few runs")
 ORDER_WORDS = ("same order", "no clear order", "other order", "too few")
+OPERATIONS = {
+    "add": "Addition", "sub": "Subtraction", "mul": "Multiplication", "div": "Division", "square": "Square",
+    "sqrt": "Square root",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a run, and a published number, stands in table and picture, and what the parts of these are called.
+
+    Args:
+        panel: label of a run that names its panel.
+        series: label that names its series.
+        x: label that places it along the x axis.
+        panels: order of the panels; what it leaves out follows, as in the published table. So for the next two.
+        order: order of the series.
+        xs: order of the values of x; the others follow by size, a range by its middle.
+        match: published number -> the (panel, series, x) it belongs to.
+        x_title: title of the x axis.
+        x_titles: panel -> title of its x axis, where that is another.
+        panel_titles: panel -> its title, where that is not its name.
+        joined: whether pictures join the marks of a series: for an x that is a quantity, not a kind.
+    """
+
+    panel: str = "operation"
+    series: str = "unit"
+    x: str = "range"
+    panels: Sequence[str] = ()
+    order: Sequence[str] = ()
+    xs: Sequence[Any] = ()
+    match: Callable[[Published], Place] = lambda cell: (cell.op, cell.model, cell.range)
+    x_title: str = "Training range"
+    x_titles: Mapping[str, str] = field(default_factory=dict)
+    panel_titles: Mapping[str, str] = field(default_factory=dict)
+    joined: bool = False
+
+    def place(self, row: Row) -> Place:
+        """Where a run stands. Raises ValueError if it lacks one of the labels."""
+        labels = (self.panel, self.series, self.x)
+        if absent := [label for label in labels if label not in row.labels]:
+            raise ValueError(
+                f"runs are grouped by their labels {self.panel}, {self.series} and {self.x}, and the run "
+                f"{row.key.name} has no {absent[0]}; give a Training such labels, name others, or leave the run out"
+            )
+        return _place(*(row.labels[label] for label in labels))
+
+    def sorted(self, ours: Iterable[Place], theirs: Iterable[Place]) -> tuple[tuple[Any, ...], ...]:
+        """The panels, series and xs of our cells, each in its order."""
+        panels, series, xs = map(dict.fromkeys, zip(*ours)) if (ours := list(ours)) else ({}, {}, {})
+        published_panels, published_series = ([place[i] for place in theirs] for i in (0, 1))
+        return (
+            _ordered(panels, self.panels, published_panels),
+            _ordered(series, map(series_name, self.order), published_series),
+            _ordered(xs, map(_frozen, self.xs), sorted(xs, key=_middle)),
+        )
+
+
+@dataclass(frozen=True)
+class PublishedTest:
+    """How our numbers are tested against the published ones.
+
+    Args:
+        of: ``rates``: success rates, cell by cell; ``series``: the order of the series in each column, by each metric;
+            ``x``: the order of the xs in each series; None: nothing, as the runs are not of the published setting.
+        level: largest p- or q-value that counts as a difference or an order.
+        beside: series that are shown and take no part in an order.
+    """
+
+    of: Literal["rates", "series", "x"] | None = "rates"
+    level: float = 0.05
+    beside: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,17 @@ class Order:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cells of an experiment, in the order in which tables and pictures show them."""
+    """All cells of an experiment, in the order in which tables and pictures show them.
+
+    Args:
+        title: of the report.
+        cells: with their verdicts.
+        panels: in order; likewise ``series`` and ``xs``.
+        metrics: the first one leads: it is tested, and the terminal shows it.
+        layout: titles and axes.
+        test: by which the verdicts were found.
+        orders: one for each column and metric, where the test is of orders.
+    """
 
     title: str
     cells: tuple[Cell, ...]
@@ -133,15 +150,9 @@ class Comparison:
     series: tuple[str, ...]
     xs: tuple[Any, ...]
     metrics: tuple[Metric, ...] = ARITHMETIC
-    level: float = 0.05
-    x_title: str = "Training range"
-    panel_titles: Mapping[str, str] = field(default_factory=dict)
-    x_titles: Mapping[str, str] = field(default_factory=dict)
-    """Panel -> title of its x axis, where it is not ``x_title``."""
-    joined: bool = False
-    """Whether pictures join the marks of a series: for an x that is a quantity, not a kind."""
+    layout: Layout = Layout()
+    test: PublishedTest = PublishedTest()
     orders: tuple[Order, ...] = ()
-    """Where not success rates are tested but orders: one for each column and metric."""
 
     def of(self, panel: str, series: str | None = None) -> list[Cell]:
         """The cells of one panel (and series)."""
@@ -149,11 +160,14 @@ class Comparison:
 
     def xs_of(self, panel: str) -> tuple[Any, ...]:
         """The values of x that one panel has."""
-        there = {cell.x for cell in self.of(panel)}
-        return tuple(x for x in self.xs if x in there)
+        present = {cell.x for cell in self.of(panel)}
+        return tuple(x for x in self.xs if x in present)
 
     def panel_title(self, panel: str) -> str:
-        return self.panel_titles.get(panel, OPERATIONS.get(panel, panel))
+        return self.layout.panel_titles.get(panel, OPERATIONS.get(panel, panel))
+
+    def x_title(self, panel: str) -> str:
+        return self.layout.x_titles.get(panel, self.layout.x_title)
 
     @property
     def published(self) -> bool:
@@ -162,7 +176,7 @@ class Comparison:
 
     @property
     def has_intervals(self) -> bool:
-        return any(found.low is not None for cell in self.cells for found in cell.measured.ours.values())
+        return any(estimate.low is not None for cell in self.cells for estimate in cell.measured.ours.values())
 
     @property
     def has_reproduced(self) -> bool:
@@ -206,60 +220,18 @@ class Comparison:
 
     def test_sentence(self) -> str:
         """The test behind the verdicts."""
+        level = text.percent(self.test.level)
         if self.orders:
             return (
                 "Orders are compared, not decimals: Kendall's τ-b of ours and the published numbers, values beyond the "
                 "printed precision being tied. The order is the same if τ is positive and the two-sided permutation "
-                f"test has p ≤ {text.percent(self.level)}; there are too few if no outcome could have reached that."
+                f"test has p ≤ {level}; there are too few if no outcome could have reached that."
             )
         return (
             "A cell differs if Boschloo's exact two-sided test of the two success counts, after Benjamini–Hochberg "
-            f"control over all tested cells, has q ≤ {text.percent(self.level)}; it has too few runs if no outcome "
+            f"control over all tested cells, has q ≤ {level}; it has too few runs if no outcome "
             "of that many runs could have differed."
         )
-
-
-MEASURED = ("steps", "validation", "test", "sparsity")
-OPERATIONS = {
-    "add": "Addition", "sub": "Subtraction", "mul": "Multiplication", "div": "Division", "square": "Square",
-    "sqrt": "Square root",
-}  # fmt: skip
-
-
-def judge(row: Row, last: int | None = None) -> Outcome:
-    """One stored run by the rules of the arithmetic papers, and once more with its weights rounded.
-
-    The trainer reads success, solved-at and sparsity off the whole curves and keeps them as scores; a row without them,
-    or another choice of ``last``, is judged by its stored curves.
-    """
-    scores, diverged = row.scores, row.status == "diverged"
-    if last is None and "best_test" in scores:
-        at, sparsity = scores.get("solved_at", math.nan), scores.get("best_sparsity", math.nan)
-        found = Outcome(scores["best_test"] < row.threshold, None if math.isnan(at) else int(at), sparsity)
-    else:
-        steps, validation, test, sparsity = (row.curves.get(name, ()) for name in MEASURED)
-        found = outcome(steps, validation, test, sparsity, row.threshold, last=last)
-    return replace(found, snapped=_snapped(row, found.solved), diverged=diverged)
-
-
-def _snapped(row: Row, solved: bool) -> bool | None:
-    """Success with rounded weights where the validation error allows them, else without; None if never tried."""
-    scores = row.scores
-    if "snapped_test" not in scores:
-        return None
-    kept = "snapped_validation" not in scores or scores["snapped_validation"] <= scores["best_validation"]
-    return scores["snapped_test"] < row.threshold if kept else solved
-
-
-def arithmetic(rows: Sequence[Row], last: int | None = None) -> Measured:
-    """Success, solved-at and sparsity of a group, by the true and the published estimators."""
-    found = summarise([judge(row, last) for row in rows])
-    ours = {"success_rate": found.success, "solved_at_mean": found.solved_at, "sparsity_error_mean": found.sparsity}
-    if found.snapped is not None:
-        ours["snapped_rate"] = found.snapped
-    ours["solved_at_median"] = Estimate(found.solved_at_median, n=found.solved, how="median")
-    reproduced = {"solved_at_mean": found.solved_at_published, "sparsity_error_mean": found.sparsity_published}
-    return Measured(found.n, ours, reproduced, found.solved, found.snapped_solved, found.diverged)
 
 
 def comparison(
@@ -267,156 +239,115 @@ def comparison(
     theirs: Iterable[Published] = (),
     *,
     title: str,
-    panel: str = "operation",
-    series: str = "unit",
-    x: str = "range",
-    panels: Sequence[str] | None = None,
-    order: Sequence[str] | None = None,
-    xs: Sequence[Any] | None = None,
+    layout: Layout = Layout(),  # noqa: B008 (frozen)
+    test: PublishedTest = PublishedTest(),  # noqa: B008 (frozen)
     measure: Callable[[Sequence[Row]], Measured] = arithmetic,
     metrics: Sequence[Metric] = ARITHMETIC,
-    match: Callable[[Published], tuple[str, str, Any]] = lambda cell: (cell.op, cell.model, cell.range),
-    notes: Mapping[tuple[str, str, Any], str] | None = None,
-    level: float = 0.05,
-    x_title: str = "Training range",
-    panel_titles: Mapping[str, str] | None = None,
-    x_titles: Mapping[str, str] | None = None,
-    joined: bool = False,
-    along: Literal["series", "x"] | None = None,
-    beside: Sequence[str] = (),
-    other_setting: bool = False,
+    notes: Mapping[Place, str] | None = None,
 ) -> Comparison:
-    """Group runs by three of their labels, find the published numbers of each group, and test the success rates.
+    """Group runs by three of their labels, find the published numbers of each group, and test ours against them.
 
-    ``panels``, ``order`` and ``xs`` fix the order of panels, series and x; what they leave out follows (by default the
-    order of the published table, ranges by their middle). ``match`` says to which (panel, series, x) a published number
-    belongs. ``notes``: (panel, series, x) -> what is known about that cell. With ``along`` it is not success rates
-    that are tested but, by each metric, the order of the series in each column, or of the xs in each series; series
-    named in ``beside`` are shown and take no part. With ``other_setting`` nothing is tested: the runs are not of the
-    published setting.
+    Args:
+        rows: finished runs.
+        theirs: published numbers.
+        title: of the report.
+        layout: which labels place a run, in which order, and what they are called.
+        test: what is tested.
+        measure: runs of one cell -> what they achieved.
+        metrics: those of ``measure`` to show; the first one leads.
+        notes: (panel, series, x) -> what is known about that cell.
     """
-    groups: dict[tuple[str, str, Any], list[Row]] = {}
+    ours = _grouped(rows, layout)
+    printed = _published(theirs, layout)
+    panels, series, xs = layout.sorted(ours, printed)
+    known = {_place(*place): note for place, note in (notes or {}).items()}
+    places = [place for panel in panels for name in series for x in xs if (place := (panel, name, x)) in ours]
+    cells = [Cell(*place, measure(ours[place]), printed.get(place, {}), note=known.get(place, "")) for place in places]
+    orders = _orders([cell for cell in cells if cell.series not in test.beside], metrics, test)
+    return Comparison(title, _judged(cells, test), panels, series, xs, tuple(metrics), layout, test, tuple(orders))
+
+
+def _grouped(rows: Iterable[Row], layout: Layout) -> dict[Place, list[Row]]:
+    groups: dict[Place, list[Row]] = {}
     for row in rows:
-        if absent := [label for label in (panel, series, x) if label not in row.labels]:
-            raise ValueError(
-                f"runs are grouped by their labels {panel}, {series} and {x}, and the run {row.key.name} has no "
-                f"{absent[0]}; give a Training such labels, name others, or leave the run out"
-            )
-        where = (str(row.labels[panel]), series_name(row.labels[series]), _frozen(row.labels[x]))
-        groups.setdefault(where, []).append(row)
-    printed: dict[tuple[str, str, Any], dict[str, Published]] = {}
+        groups.setdefault(layout.place(row), []).append(row)
+    return groups
+
+
+def _published(theirs: Iterable[Published], layout: Layout) -> dict[Place, dict[str, Published]]:
+    """Place -> metric -> published number."""
+    places: dict[Place, dict[str, Published]] = {}
     for cell in theirs:
-        place = match(cell)
-        printed.setdefault((place[0], series_name(place[1]), _frozen(place[2])), {})[cell.metric] = cell
-    known = {(p, series_name(s), _frozen(at)): note for (p, s, at), note in (notes or {}).items()}
-    panel_order = _ordered((g[0] for g in groups), panels, (p[0] for p in printed))
-    series_order = _ordered((g[1] for g in groups), map(series_name, order or ()), (p[1] for p in printed))
-    x_order = _ordered((g[2] for g in groups), map(_frozen, xs or ()), sorted({g[2] for g in groups}, key=_middle))
-    places = [(p, s, at) for p in panel_order for s in series_order for at in x_order if (p, s, at) in groups]
-    cells = [
-        Cell(*place, measure(groups[place]), printed.get(place, {}), note=known.get(place, "")) for place in places
-    ]
-    if along is None and not other_setting:
-        decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], level)
-        other = "not tested"  # errors, not counts, are published
-    else:
-        decided = [UNTESTED for _ in cells]
-        other = "other setting" if other_setting else "by order"
-    decided = [Verdict(other) if v == UNTESTED and cell.theirs else v for v, cell in zip(decided, cells)]
-    return Comparison(
-        title=title,
-        cells=tuple(replace(cell, verdict=word) for cell, word in zip(cells, decided)),
-        panels=panel_order,
-        series=series_order,
-        xs=x_order,
-        metrics=tuple(metrics),
-        level=level,
-        x_title=x_title,
-        panel_titles=dict(panel_titles or {}),
-        x_titles=dict(x_titles or {}),
-        joined=joined,
-        orders=()
-        if along is None or other_setting
-        else tuple(_orders([c for c in cells if c.series not in beside], metrics, along, level)),
+        places.setdefault(_place(*layout.match(cell)), {})[cell.metric] = cell
+    return places
+
+
+def _judged(cells: Sequence[Cell], test: PublishedTest) -> tuple[Cell, ...]:
+    """The cells with their verdicts; one whose published numbers are not tested says why."""
+    decided = [UNTESTED for _ in cells]
+    if test.of == "rates":
+        decided = verdicts([(_our_counts(cell), _their_counts(cell)) for cell in cells], test.level)
+    # of rates that are published, "not tested" are those without counts
+    untested = Verdict({None: "other setting", "rates": "not tested"}.get(test.of, "by order"))
+    return tuple(
+        replace(cell, verdict=untested if verdict == UNTESTED and cell.theirs else verdict)
+        for cell, verdict in zip(cells, decided)
     )
 
 
-def _orders(
-    cells: Sequence[Cell], metrics: Sequence[Metric], along: Literal["series", "x"], level: float
-) -> Iterator[Order]:
+def _orders(cells: Sequence[Cell], metrics: Sequence[Metric], test: PublishedTest) -> Iterator[Order]:
+    if test.of not in ("series", "x"):
+        return
     columns: dict[tuple[str, Any], list[Cell]] = {}
     for cell in cells:
-        columns.setdefault((cell.panel, cell.x if along == "series" else cell.series), []).append(cell)
+        columns.setdefault((cell.panel, cell.x if test.of == "series" else cell.series), []).append(cell)
     for (panel, at), column in columns.items():
         for metric in metrics:
             names, ours, theirs = [], [], []
             for cell in column:
                 mine, printed = cell.comparable(metric.name), cell.published(metric.name)
                 if mine and printed and mine.value is not None and printed.value is not None:
-                    names.append(cell.series if along == "series" else x_name(cell.x))
+                    names.append(cell.series if test.of == "series" else x_name(cell.x))
                     ours.append(metric.clipped(mine.value))
                     theirs.append(metric.clipped(printed.value))
             target = -math.inf if metric.target is None else metric.target
             right = [tuple(n for n, v in zip(names, values) if v < target) for values in (ours, theirs)]
             if names:
-                yield Order(panel, at, metric, rank_agreement(ours, theirs, level), *right)
+                yield Order(panel, at, metric, rank_agreement(ours, theirs, test.level), *right)
 
 
 def _order_headline(orders: Sequence[Order]) -> str:
     if not orders:
         return "No order can be compared with a published one."
-    found = [order.agreement for order in orders]
-    if len(found) == 1:
-        (one,) = found
+    agreements = [order.agreement for order in orders]
+    if len(agreements) == 1:
+        (one,) = agreements
         tau = "" if one.tau is None else f" (Kendall's τ {one.tau:.2f}, p {text.p_value(one.p)})"
         return f"Order of {one.n}, ours against the published one: {one.word}{tau}."
-    counts = [
-        f"{sum(f.word == word for f in found)} {word}" for word in ORDER_WORDS if any(f.word == word for f in found)
-    ]
-    taus = [f.tau for f in found if f.tau is not None and f.word != "too few"]
+    words = [agreement.word for agreement in agreements]
+    counts = [f"{words.count(word)} {word}" for word in ORDER_WORDS if word in words]
+    taus = [agreement.tau for agreement in agreements if agreement.tau is not None and agreement.word != "too few"]
     middle = f"; Kendall's τ {statistics.median(taus):.2f} in the middle" if taus else ""
-    return f"{len(found)} columns, order of ours against the published one: {', '.join(counts)}{middle}."
+    return f"{len(agreements)} columns, order of ours against the published one: {', '.join(counts)}{middle}."
 
 
 def series_name(name: Any) -> str:
     """A unit as tables show it: the papers' name for ours, anybody else's as it is."""
-    return printed_name(str(name))
+    return printable(printed_name(str(name)))
 
 
 def x_name(x: Any) -> str:
-    """A value of the x axis as text; a pair is a range."""
-    return show_range(x) if isinstance(x, tuple) else f"{x:g}" if isinstance(x, float) else str(x)
+    """A value of the x axis as text; a pair of numbers is a range."""
+    if isinstance(x, tuple):
+        try:
+            return show_range(x)
+        except (TypeError, ValueError, IndexError):  # a label of another kind
+            return f"({', '.join(map(x_name, x))})"
+    return f"{x:g}" if isinstance(x, float) else printable(x)
 
 
-def environment(rows: Iterable[Row]) -> dict[str, str]:
-    """Versions, machines, backends and time behind the rows, each told once; a run may stand in several cells."""
-    told: dict[str, dict[str, None]] = {}
-    found = list({row.key: row.provenance for row in rows}.values())
-    for around in found:
-        facts = {"backend": around.backend, **around.versions, **{k: str(v) for k, v in around.hardware.items()}}
-        for name, value in facts.items():
-            if value:
-                told.setdefault(name, {})[value] = None
-    facts = {"runs": str(len(found)), **{name: ", ".join(sorted(values)) for name, values in told.items()}}
-    seconds = _elapsed(found)
-    return facts | ({"training time, all runs": text.duration(seconds)} if seconds else {})
-
-
-def _elapsed(found: Iterable[Provenance]) -> float:
-    """Seconds of training; groups that were on a GPU at the same time took turns there, and that time counts once."""
-    seconds, spans = 0.0, set()
-    for around in found:
-        whole = around.timing.get("group_seconds", 0.0)
-        if whole and around.created and str(around.hardware.get("device")).startswith("cuda"):
-            end = datetime.fromisoformat(around.created).timestamp()
-            spans.add((end - whole, end))
-        else:
-            seconds += around.seconds
-    reached = -math.inf
-    for start, end in sorted(spans):
-        seconds += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return seconds
+def _place(panel: Any, series: Any, x: Any) -> Place:
+    return printable(panel), series_name(series), _frozen(x)
 
 
 def _our_counts(cell: Cell) -> tuple[int, int]:
@@ -431,24 +362,26 @@ def _their_counts(cell: Cell) -> tuple[int, int] | None:
 
 
 def _frozen(value: Any) -> Any:
-    """Labels come back from JSON as lists of numbers; the published data has tuples of floats."""
+    """A label as a key: from JSON it may come as a list of numbers; the published data has tuples of floats."""
     if isinstance(value, list | tuple):
         return tuple(_frozen(part) for part in value)
+    if isinstance(value, Mapping):
+        return canonical(value)
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _middle(x: Any) -> tuple[float, str]:
-    numbers = [float(n) for n in _flat(x)]
+    numbers = _flat(x)
     return (sum(numbers) / len(numbers) if numbers else math.inf, str(x))
 
 
 def _flat(x: Any) -> list[float]:
     if isinstance(x, tuple):
         return [n for part in x for n in _flat(part)]
-    return [x] if isinstance(x, int | float) else []
+    return [float(x)] if isinstance(x, int | float) else []
 
 
-def _ordered(present: Iterable[Any], first: Iterable[Any] | None, then: Iterable[Any]) -> tuple[Any, ...]:
+def _ordered(present: Iterable[Any], first: Iterable[Any], then: Iterable[Any]) -> tuple[Any, ...]:
     """What is present, in the wanted order, then in the second one, then as it comes."""
-    there = list(dict.fromkeys(present))
-    return tuple(value for value in dict.fromkeys([*(first or ()), *then, *there]) if value in there)
+    present = dict.fromkeys(present)
+    return tuple(value for value in dict.fromkeys([*first, *then, *present]) if value in present)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from numerate.report import text
-from numerate.report.comparison import SUCCESS, Measured, Metric, arithmetic
+from numerate.report.metrics import SUCCESS, Measured, Metric, arithmetic
 from numerate.results import Row
 from numerate.stats import median
 
@@ -19,7 +19,7 @@ ERRORS = (ERROR, SUCCESS)
 
 def errors(rows: Sequence[Row]) -> Measured:
     """The median test error beside the usual measures."""
-    found = arithmetic(rows)
+    measured = arithmetic(rows)
     values = [row.scores["best_test"] for row in rows]
     finite = [min(value, 1e30) if value == value else 1e30 for value in values]  # a run that broke is the worst
-    return replace(found, ours={ERROR.name: median(finite), **found.ours})
+    return replace(measured, ours={ERROR.name: median(finite), **measured.ours})

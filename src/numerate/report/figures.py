@@ -19,7 +19,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from numerate.report import text
-from numerate.report.comparison import SUCCESS, Cell, Comparison, Metric, x_name
+from numerate.report.comparison import Cell, Comparison, x_name
+from numerate.report.metrics import SUCCESS, Metric
 from numerate.stats import Estimate
 
 INK, FAINT, GRID, BAND, PAPER = "#1b1f24", "#5b6470", "#d5dae1", "#f3f5f8", "#fefefe"
@@ -35,6 +36,8 @@ MARKERS = "osD^vPX<>ph*"
 KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real NPU")
 """Units that have the same colour and marker in every report."""
 
+LONGEST_LABEL = 60
+"""Characters of a label in a picture."""
 MOST_IN_A_LINE = 5
 """Ranges along a map that fit without a break."""
 
@@ -61,6 +64,7 @@ STYLE: Any = {
     "grid.color": GRID,
     "grid.linewidth": 0.6,
     "text.color": INK,
+    "text.parse_math": False,  # a label with a dollar sign is no formula
     "xtick.color": INK,
     "ytick.color": INK,
     "xtick.major.size": 0,
@@ -86,6 +90,11 @@ def lay_out(fig: Figure, **options: Any) -> None:
     TightLayoutEngine(**options).execute(fig)
 
 
+def short(label: str) -> str:
+    """``label``, cut where it would fill the picture."""
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+
+
 def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Series -> (colour, marker): the same for a known unit in every picture, what is left for the others."""
     places = {name: i for i, name in enumerate(KNOWN)}
@@ -101,7 +110,7 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
     present = [name for name in comparison.series if any(cell.series == name for cell in cells)]
     look = looks(comparison.series)
     xs = comparison.xs_of(panel)
-    slot = (0.3 if comparison.joined else 0.86) / max(1, len(present))
+    slot = (0.3 if comparison.layout.joined else 0.86) / max(1, len(present))
     for i in range(0, len(xs), 2):
         ax.axvspan(i - 0.5, i + 0.5, color=BAND, lw=0, zorder=0)
     for rank, name in enumerate(present):
@@ -111,10 +120,10 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
             shift = slot * 0.22 if cell.theirs else 0.0
             ours.append((centre - shift, cell.comparable(metric.name)))
             theirs.append((centre + shift, cell.published(metric.name)))
-        _marks(ax, ours, metric, *look[name], filled=True, joined=comparison.joined)
+        _marks(ax, ours, metric, *look[name], filled=True, joined=comparison.layout.joined)
         _marks(ax, theirs, metric, *look[name], filled=False)
     ax.set_xlim(-0.5, len(xs) - 0.5)
-    ax.set_xticks(range(len(xs)), [x_name(x) for x in xs])
+    ax.set_xticks(range(len(xs)), [short(x_name(x)) for x in xs])
     _y_axis(ax, comparison, panel, metric)
     if not any(e and e.value is not None for c in cells for e in (c.comparable(metric.name), c.published(metric.name))):
         ax.set_yticks([])
@@ -133,14 +142,14 @@ def _marks(
     joined: bool = False,
 ) -> None:
     """Marks with their intervals, at (x, estimate); all lines in one path and all marks in one keep the file small."""
-    there = [(at, each, each.value) for at, each in places if each is not None and each.value is not None]
-    ends = [(at, each.low, each.high) for at, each, _ in there if each.low is not None and each.high is not None]
+    known = [(at, estimate, estimate.value) for at, estimate in places if estimate and estimate.value is not None]
+    ends = [(at, e.low, e.high) for at, e, _ in known if e.low is not None and e.high is not None]
     if ends:
         lows, highs = ([_drawable(end[side], metric) for end in ends] for side in (1, 2))
         ax.vlines([end[0] for end in ends], lows, highs, color=colour, lw=1.1, alpha=0.9 if filled else 0.55, zorder=2)
-    if not there:
+    if not known:
         return
-    at, values = [place[0] for place in there], [_drawable(place[2], metric) for place in there]
+    at, values = [place[0] for place in known], [_drawable(place[2], metric) for place in known]
     face = colour if filled else PAPER
     if joined:
         ax.plot(at, values, color=colour, lw=1.0, alpha=0.5, zorder=2)
@@ -179,7 +188,7 @@ def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> Non
 
 def _extent(cells: Sequence[Cell], metric: Metric) -> tuple[float, float]:
     """Smallest and largest number drawn; an interval without an end does not stretch the axis."""
-    drawn = [each for cell in cells for each in (cell.comparable(metric.name), cell.published(metric.name)) if each]
+    drawn = [e for cell in cells for e in (cell.comparable(metric.name), cell.published(metric.name)) if e]
     values = [_drawable(v, metric) for e in drawn for v in (e.value, e.low, e.high) if v is not None]
     middles = [_drawable(e.value, metric) for e in drawn if e.value is not None]
     values = [v for v in values if v > 0 and v <= 20 * max(middles) and v >= min(middles) / 20]
@@ -194,17 +203,17 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
     handles = _handles(comparison, shown, any(cell.theirs for cell in comparison.cells if cell.panel in panels))
     with style():
         places = max(len(comparison.xs_of(panel)) for panel in panels)
-        longest = max(len(x_name(x)) for panel in panels for x in comparison.xs_of(panel))
-        each = max(0.08 * longest, 0.6 if len(shown) == 1 else 1.12, 0.14 * len(shown))
-        width = 0.7 + max(5.2, each * places) * len(panels)
+        longest = max(len(short(x_name(x))) for panel in panels for x in comparison.xs_of(panel))
+        place_width = max(0.08 * longest, 0.6 if len(shown) == 1 else 1.12, 0.14 * len(shown))
+        width = 0.7 + max(5.2, place_width * places) * len(panels)
         lines = ceil(sum(0.5 + 0.075 * len(str(handle.get_label())) for handle in handles) / width)
         fig = Figure(figsize=(width, 0.7 + 0.2 * lines + 2.15 * max(len(metrics), 1.4)))
         axes = fig.subplots(len(metrics), len(panels), squeeze=False, sharex="col")
         for column, panel in enumerate(panels):
             for row, metric in enumerate(metrics):
                 plot_metric(axes[row, column], comparison, panel, metric)
-            axes[0, column].set_title(comparison.panel_title(panel), pad=10)
-            axes[-1, column].set_xlabel(comparison.x_titles.get(panel, comparison.x_title))
+            axes[0, column].set_title(short(comparison.panel_title(panel)), pad=10)
+            axes[-1, column].set_xlabel(comparison.x_title(panel))
         ncols = ceil(len(handles) / lines)
         fig.legend(handles=handles, loc="upper right", ncols=ncols, columnspacing=1.3, handletextpad=0.35)
         lay_out(fig, rect=(0, 0, 1, 1 - 0.2 * lines / fig.get_figheight()), h_pad=0.9)
@@ -213,7 +222,7 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
 
 def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> list[Line2D]:
     look = looks(comparison.series)
-    handles = [Line2D([], [], ls="", marker=look[s][1], color=look[s][0], ms=5.5, label=s) for s in shown]
+    handles = [Line2D([], [], ls="", marker=look[s][1], color=look[s][0], ms=5.5, label=short(s)) for s in shown]
     handles.append(Line2D([], [], ls="", marker="o", color=FAINT, ms=5.5, label="ours"))
     if published:
         handles.append(Line2D([], [], ls="", marker="o", mfc=PAPER, mec=FAINT, ms=5.5, label="published"))
@@ -238,14 +247,14 @@ def plot_map(ax: Axes, comparison: Comparison, panel: str, lines: Sequence[str] 
             ax.add_patch(Rectangle((column - 0.47, line - 0.42), 0.94, 0.84, fill=False, ec=DIFFERS, lw=1.8, zorder=4))
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_ylim(len(present) - 0.5, -0.5)
-    names = [x_name(x) for x in xs]
+    names = [short(x_name(x)) for x in xs]
     if len(xs) > MOST_IN_A_LINE:
         names = [name.replace(", ", ",\n") for name in names]
     ax.set_xticks(range(len(xs)), names, fontsize=7.5)
-    ax.set_yticks(range(len(present)), present)
+    ax.set_yticks(range(len(present)), list(map(short, present)))
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    ax.set_title(comparison.panel_title(panel))
+    ax.set_title(short(comparison.panel_title(panel)))
     return ax
 
 
@@ -320,18 +329,18 @@ def svg(fig: Figure, label: str) -> str:
 def save(fig: Figure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by its ending; without dates, so the same figure gives the same bytes."""
     path = Path(path)
-    without: dict[str, dict[str, Any]] = {
+    metadata: dict[str, dict[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
         ".pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
     }
-    if path.suffix not in without:
+    if path.suffix not in metadata:
         raise ValueError(
-            f"a figure is written as {', '.join(without)}, not as {path.suffix or 'a file without ending'}"
+            f"a figure is written as {', '.join(metadata)}, not as {path.suffix or 'a file without ending'}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with style():
-        fig.savefig(path, dpi=160, metadata=without[path.suffix])
+        fig.savefig(path, dpi=160, metadata=metadata[path.suffix])
     return path
 
 
@@ -339,4 +348,4 @@ def describe(panel: str, comparison: Comparison) -> str:
     """What a picture shows, for those who cannot see it."""
     title = comparison.panel_title(panel)
     measures = ", ".join(metric.title.lower() for metric in comparison.metrics)
-    return text.attribute(f"{title}: {measures} against {comparison.x_titles.get(panel, comparison.x_title).lower()}")
+    return text.attribute(f"{title}: {measures} against {comparison.x_title(panel).lower()}")

@@ -1,6 +1,6 @@
 """One self-contained HTML page: pictures, table with verdicts, settings, environment, known reasons for differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,10 @@ import jinja2
 from matplotlib.figure import Figure
 
 from numerate import __version__
+from numerate.labels import file_names
 from numerate.report import figures, tables, text
-from numerate.report.comparison import Cell, Comparison, Metric, Order, x_name
+from numerate.report.comparison import Cell, Comparison, Order, x_name
+from numerate.report.metrics import Metric
 from numerate.stats import Estimate
 
 PLURAL = {"agrees": "agree", "differs": "differ"}
@@ -44,11 +46,20 @@ class Picture:
 
 @dataclass(frozen=True)
 class Notes:
-    """What a report says beside its numbers. ``created`` is printed as given; without it the page has no date.
+    """What a report says beside its numbers.
 
-    ``size``: how the runs are fewer or shorter than the published ones. ``missing``: which of them are not there, in
-    full sentences. ``excuse``: said of a cell that differs and has
-    no note of its own.
+    Args:
+        subtitle: one sentence below the title.
+        settings: name -> value, as a list.
+        environment: likewise.
+        reasons: why our numbers may differ from the published ones.
+        command: that makes this report.
+        created: a date, printed as given; without it the page has none.
+        claims: sentences of the paper.
+        size: how the runs are fewer or shorter than the published ones.
+        missing: which runs are missing, in full sentences.
+        excuse: said of a cell that differs and has no note.
+        pictures: to follow those that every comparison has.
     """
 
     subtitle: str = ""
@@ -62,34 +73,33 @@ class Notes:
     missing: str = ""
     excuse: str = ""
     pictures: Sequence[Picture] = ()
-    """Beside those that every comparison has."""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The pictures that every comparison has: one of each panel, and the map of all where there is one."""
+class Figures:
+    """The figures that every comparison has: one of each panel, and the map of all where there is one."""
 
     panels: dict[str, Figure]
     overview: Figure | None
 
     @classmethod
-    def of(cls, comparison: Comparison) -> "Drawn":
+    def of(cls, comparison: Comparison) -> "Figures":
         panels = {panel: figures.figure(comparison, [panel]) for panel in comparison.panels}
         return cls(panels, figures.overview(comparison) if _has_map(comparison) else None)
 
 
-def html(comparison: Comparison, notes: Notes | None = None, drawn: Drawn | None = None) -> str:
+def html(comparison: Comparison, notes: Notes | None = None, drawings: Figures | None = None) -> str:
     """The whole page as text; nothing is fetched from anywhere when it is opened."""
-    drawn = drawn or Drawn.of(comparison)
+    drawings = drawings or Figures.of(comparison)
     return render(
         "report.html",
         comparison=comparison,
         notes=notes or Notes(),
         pictures=[
             (panel, comparison.panel_title(panel), figures.svg(fig, figures.describe(panel, comparison)))
-            for panel, fig in drawn.panels.items()
+            for panel, fig in drawings.panels.items()
         ],
-        overview=_overview(comparison, drawn),
+        overview=_overview(comparison, drawings),
         groups=[(panel, comparison.panel_title(panel), _lines(comparison, panel)) for panel in comparison.panels],
         columns=_columns(comparison),
         orders=_orders(comparison),
@@ -113,11 +123,11 @@ def render(template: str, **values: Any) -> str:
 
 
 def write_html(
-    comparison: Comparison, path: str | Path, notes: Notes | None = None, drawn: Drawn | None = None
+    comparison: Comparison, path: str | Path, notes: Notes | None = None, drawings: Figures | None = None
 ) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html(comparison, notes, drawn), encoding="utf-8")
+    path.write_text(html(comparison, notes, drawings), encoding="utf-8")
     return path
 
 
@@ -129,21 +139,31 @@ def write_report(
 ) -> dict[str, Path]:
     """Everything into one folder: ``report.html``, ``table.csv``, and each picture in each format; name -> path."""
     folder = Path(folder)
-    drawn = Drawn.of(comparison)
-    pictures = drawn.panels | {picture.name: picture.figure for picture in (notes.pictures if notes else ())}
-    if drawn.overview:
-        pictures["overview"] = drawn.overview
-    written = {"report": write_html(comparison, folder / "report.html", notes, drawn)}
+    drawings = Figures.of(comparison)
+    written = {"report": write_html(comparison, folder / "report.html", notes, drawings)}
     written["table"] = tables.write_csv(comparison, folder / "table.csv")
-    for name, fig in pictures.items():
-        for ending in formats:
-            written[f"{name}.{ending}"] = figures.save(fig, folder / f"{name.replace(' ', '-')}.{ending}")
-    return written
+    pictures = {picture.name: picture.figure for picture in (notes.pictures if notes else ())}
+    if drawings.overview:
+        pictures["overview"] = drawings.overview
+    return (
+        written | write_figures(drawings.panels, folder, formats, pictures) | write_figures(pictures, folder, formats)
+    )
 
 
-def _overview(comparison: Comparison, drawn: Drawn) -> str:
+def write_figures(
+    pictures: Mapping[str, Figure], folder: Path, formats: Sequence[str], taken: Iterable[str] = ()
+) -> dict[str, Path]:
+    """Each picture in each format, in a file of its own in ``folder``, none of them named like ``taken``."""
+    return {
+        f"{label}.{ending}": figures.save(pictures[label], folder / f"{name}.{ending}")
+        for label, name in file_names(pictures, taken).items()
+        for ending in formats
+    }
+
+
+def _overview(comparison: Comparison, drawings: Figures) -> str:
     label = f"{comparison.lead.title} of every cell, ours and published"
-    return figures.svg(drawn.overview, label) if drawn.overview else ""
+    return figures.svg(drawings.overview, label) if drawings.overview else ""
 
 
 def _has_map(comparison: Comparison) -> bool:
@@ -156,7 +176,7 @@ def _orders(comparison: Comparison) -> list[tuple[str, str, list[Order]]]:
     lines: dict[tuple[str, Any], list[Order]] = {}
     for order in comparison.orders:
         lines.setdefault((order.panel, order.at), []).append(order)
-    return [(comparison.panel_title(panel), x_name(at), found) for (panel, at), found in lines.items()]
+    return [(comparison.panel_title(panel), x_name(at), column) for (panel, at), column in lines.items()]
 
 
 def _columns(comparison: Comparison) -> list[tuple[Metric, list[str]]]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from numerate.report import figures
-from numerate.report.html import Notes, Picture, render
+from numerate.labels import spreadsheet_cell
+from numerate.report.html import Notes, Picture, render, write_figures
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,12 @@ def write_page(
     folder.mkdir(parents=True, exist_ok=True)
     written = {"report": folder / "report.html"}
     written["report"].write_text(page_html(page, notes), encoding="utf-8")
-    for picture in page.pictures:
-        for ending in formats:
-            name = f"{picture.name}.{ending}"
-            written[name] = figures.save(picture.figure, folder / name)
+    written |= write_figures({picture.name: picture.figure for picture in page.pictures}, folder, formats)
     for number, table in enumerate(page.tables, 1):
         name = "table.csv" if len(page.tables) == 1 else f"table{number}.csv"
         buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows([table.header, *table.lines])
+        lines = [[spreadsheet_cell(value) for value in line] for line in (table.header, *table.lines)]
+        csv.writer(buffer, lineterminator="\n").writerows(lines)
         written[name] = folder / name
         written[name].write_text(buffer.getvalue(), encoding="utf-8")
     return written

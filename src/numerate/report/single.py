@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from numerate.report import text
-from numerate.report.comparison import judge, x_name
+from numerate.report.comparison import x_name
 from numerate.results import Row, Store
+from numerate.results.outcome import judge
 from numerate.train.kinds import Importing, Maker, NotListed, foreign, make_model
 
 BARS = "▁▂▃▄▅▆▇█"

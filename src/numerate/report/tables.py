@@ -9,8 +9,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from numerate.labels import spreadsheet_cell
 from numerate.report import text
-from numerate.report.comparison import Cell, Comparison, Metric, x_name
+from numerate.report.comparison import Cell, Comparison, x_name
+from numerate.report.metrics import Metric
 from numerate.stats import Estimate
 
 MOST_COLUMNS, MOST_IN_A_LINE = 9, 5
@@ -20,23 +22,23 @@ STYLES |= dict.fromkeys(("not published", "other setting", "not tested"), "dim")
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat record per cell with full digits: labels, counts, every estimate with its interval, verdict, note."""
-    found = []
+    lines = []
     for cell in comparison.cells:
         measured = cell.measured
         record: dict[str, Any] = {"panel": cell.panel, "series": cell.series, "x": x_name(cell.x).replace("−", "-")}
         record |= {"runs": measured.n, "solved": measured.solved, "solved_snapped": measured.snapped}
         record["diverged"] = measured.diverged
-        if any("success_rate" in each.theirs for each in comparison.cells):
+        if any("success_rate" in other.theirs for other in comparison.cells):
             record["published_runs"] = cell.theirs["success_rate"].n if "success_rate" in cell.theirs else None
         record |= {"verdict": cell.verdict.word, "p": cell.verdict.p, "q": cell.verdict.q}
         for name in dict.fromkeys([*(metric.name for metric in comparison.metrics), *_names(comparison)]):
             record |= _parts(name, measured.ours.get(name))
-            if any(name in each.measured.reproduced for each in comparison.cells):
+            if any(name in other.measured.reproduced for other in comparison.cells):
                 record |= _parts(f"{name}_as_published", measured.reproduced.get(name))
-            if any(name in each.theirs for each in comparison.cells):
+            if any(name in other.theirs for other in comparison.cells):
                 record |= _parts(f"published_{name}", cell.published(name))
-        found.append(record | {"note": cell.note})
-    return found
+        lines.append(record | {"note": cell.note})
+    return lines
 
 
 def _names(comparison: Comparison) -> list[str]:
@@ -54,7 +56,7 @@ def csv_text(comparison: Comparison) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(lines[0]) if lines else ["panel", "series", "x"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: "" if value is None else value for name, value in line.items()} for line in lines)
+    writer.writerows({k: "" if v is None else spreadsheet_cell(v) for k, v in line.items()} for line in lines)
     return buffer.getvalue()
 
 
@@ -87,15 +89,15 @@ def terminal_table(comparison: Comparison) -> Group:
         xs = comparison.xs_of(panel)
         table.add_column("", no_wrap=True)
         if len(series) == 1 and len(xs) > MOST_COLUMNS:  # a list reads better than one long line
-            table.add_column(series[0], justify="right", header_style="dim", no_wrap=True)
+            table.add_column(Text(series[0]), justify="right", header_style="dim", no_wrap=True)
             for x in xs:
-                table.add_row(x_name(x), _pair(cells.get((series[0], x)), comparison))
+                table.add_row(Text(x_name(x)), _pair(cells.get((series[0], x)), comparison))
         else:
             for x in xs:
                 name = x_name(x) if len(xs) <= MOST_IN_A_LINE else x_name(x).replace(", ", ",\n")
-                table.add_column(name, justify="right", header_style="dim", no_wrap=True)
+                table.add_column(Text(name), justify="right", header_style="dim", no_wrap=True)
             for name in series:
-                table.add_row(name, *(_pair(cells.get((name, x)), comparison) for x in xs))
+                table.add_row(Text(name), *(_pair(cells.get((name, x)), comparison) for x in xs))
         parts += [table, Text("")]
     lead = comparison.lead
     legend = "ours / published " if comparison.published else ""
@@ -112,7 +114,7 @@ def _pair(cell: Cell | None, comparison: Comparison) -> Text:
     pair = [cell.measured.ours.get(metric.name)]
     if comparison.published:
         pair.append(cell.published(metric.name))
-    shown = ["–" if each is None or each.value is None else each.bound + metric.brief(each.value) for each in pair]
+    shown = ["–" if rate is None or rate.value is None else rate.bound + metric.brief(rate.value) for rate in pair]
     return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
 
 

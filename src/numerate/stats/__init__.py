@@ -1,9 +1,9 @@
 """Arrays in, numbers and intervals out: success, solved-at, sparsity, and tests between ours and theirs."""
 
+from numerate.results.outcome import Outcome, best_point, outcome, solved_at, success
 from numerate.stats.comparing import Verdict, boschloo, false_discovery, fisher, verdict, verdicts
 from numerate.stats.intervals import Estimate, gamma_mean, median, normal_mean, sparsity_mean, wilson
 from numerate.stats.ordering import Agreement, rank_agreement
-from numerate.stats.runs import Outcome, best_point, outcome, solved_at, success
 from numerate.stats.summary import Summary, summarise
 
 __all__ = [

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numerate.results.outcome import Outcome
 from numerate.stats.intervals import Estimate, gamma_mean, sparsity_mean, wilson
-from numerate.stats.runs import Outcome
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     steps = [float(run.solved_at) for run in solved if run.solved_at is not None]
     sparsity = [run.sparsity for run in solved]
     snapped = [run.snapped for run in outcomes]
-    tried = bool(snapped) and all(each is not None for each in snapped)
-    rounded = sum(bool(each) for each in snapped) if tried else None
+    tried = bool(snapped) and all(success is not None for success in snapped)
+    rounded = sum(map(bool, snapped)) if tried else None
     return Summary(
         n=len(outcomes),
         solved=len(solved),

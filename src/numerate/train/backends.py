@@ -5,8 +5,7 @@ import re
 import warnings
 from collections.abc import Callable
 
-import torch
-
+from numerate.devices import CPU, CUDA, DeviceKind, available_kind, kind_of
 from numerate.loops.plain.eager import Eager
 from numerate.loops.plain.stacked import Stacked
 from numerate.loops.step import Loop, Step
@@ -24,23 +23,13 @@ def notice(text: str) -> None:
         log.warning(text)
 
 
-def kind_of(device: str) -> str:
-    """``cpu`` or ``cuda``, if there is such a device here."""
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda was asked for, but torch finds no CUDA device here; use cpu")
-    return kind
-
-
 def check(backend: str, device: str, threads: int | None) -> None:
-    """One clear sentence for what no loop can be made with."""
+    """Raise ValueError for what no loop can be made with."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
-    kind_of(device)
+    available_kind(device)
 
 
 def choose(
@@ -48,34 +37,39 @@ def choose(
     backend: str = "auto",
     device: str = "cpu",
     threads: int | None = None,
-    trial: Callable[[Loop], None] | None = None,
+    preflight: Callable[[Loop], None] | None = None,
     name: str = "this model",
 ) -> tuple[str, Loop]:
-    """The loop for a step and its name. ``auto``: an emitted native loop where possible, else the stacked one.
+    """The loop for a step and its name.
 
-    Each loop that is tried gets a step of its own, as tracing may leave something in a user's module. ``trial`` is for
-    code from outside of this package: it raises if it finds that a loop cannot run that. Then ``auto`` goes on to the
-    next loop, whatever the reason, at last to the plain one. ``name`` is what a notice calls the model.
+    Args:
+        make_step: makes the step anew for each loop that is tried, as tracing may leave something in a user's module.
+        backend: ``auto`` takes an emitted native loop where possible, else the stacked one.
+        device: where to train.
+        threads: of the native loop.
+        preflight: for code from outside this package; raises if a loop cannot run it. ``auto`` then takes the next
+            loop, whatever the reason, in the end the plain one.
+        name: what a notice calls the model.
     """
     check(backend, device, threads)
-    kinds = ["emitted", "stacked", *(["eager"] if trial else [])] if backend == "auto" else [backend]
+    kinds = ["emitted", "stacked", *(["eager"] if preflight else [])] if backend == "auto" else [backend]
     failed: dict[str, str] = {}
     while True:  # until one works or the last one fails
         kind = kinds.pop(0)
         try:
-            chosen, loop = _made(kind, make_step(), device, threads)
-            if trial:
+            label, loop = _make(kind, make_step(), device, threads)
+            if preflight:
                 with warnings.catch_warnings(action="ignore"):
-                    trial(loop)
+                    preflight(loop)
             break
         except Exception as reason:
-            if not kinds or not (trial or isinstance(reason, _reasons())):
+            if not kinds or not (preflight or isinstance(reason, _expected_errors())):
                 raise
             failed["native" if kind == "emitted" else kind] = first_sentence(reason)
     if failed:
         without = " and no ".join(f"{which} loop ({reason})" for which, reason in failed.items())
         notice(f"no {without} for {name}; using the {kind} one, which is slower")
-    return chosen, loop
+    return label, loop
 
 
 def first_sentence(error: Exception) -> str:
@@ -90,29 +84,36 @@ def evaluator(loop: Loop, step: Step, draws: int, device: str = "cpu") -> Loop:
     return Stacked(step, device)
 
 
-def _made(kind: str, step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
+def _make(kind: str, step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
     if kind == "emitted":
-        return _emitted(step, device, threads)
+        return f"emitted-{kind_of(device).name}", EMITTED[kind_of(device)](step, device, threads)
     if kind == "eager":
         return "eager", Eager(step)
-    return f"stacked-{kind_of(device)}", Stacked(step, device, compiled=kind == "compiled")
+    return f"stacked-{kind_of(device).name}", Stacked(step, device, compiled=kind == "compiled")
 
 
-def _emitted(step: Step, device: str, threads: int | None) -> tuple[str, Loop]:
-    if torch.device(device).type == "cuda":
-        from numerate.loops.cuda.loop import Cuda
-
-        return "emitted-cuda", Cuda(step, device)
+def _cpp(step: Step, device: str, threads: int | None) -> Loop:
     from numerate.loops.cpp.loop import Cpp
 
-    return "emitted-cpu", Cpp(step, threads=threads)
+    return Cpp(step, threads=threads)
 
 
-def _reasons() -> tuple[type[Exception], ...]:
+def _cuda(step: Step, device: str, threads: int | None) -> Loop:
+    from numerate.loops.cuda.loop import Cuda
+
+    return Cuda(step, device)
+
+
+EMITTED: dict[DeviceKind, Callable[[Step, str, int | None], Loop]] = {CPU: _cpp, CUDA: _cuda}
+"""Kind of device -> what makes its native loop."""
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Why there may be no native loop for a step of ours."""
     from numerate.loops.toolchain.native import CompileError, NoCompiler
     from numerate.loops.tracing.trace import NotLowered
 
     return NotLowered, NoCompiler, CompileError
 
 
-__all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "first_sentence", "kind_of", "notice"]
+__all__: list[str] = ["BACKENDS", "check", "choose", "evaluator", "first_sentence", "notice"]

@@ -1,4 +1,4 @@
-"""Turn configurations of one form into a stack that a loop can train: step, members, penalty weights, restarts."""
+"""Turn configurations of one form into a stack that a loop can train: step, members, penalty scales, restarts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,11 +80,11 @@ def _kept_names(model: nn.Module) -> dict[str, str]:
 
 def _bounds(model: nn.Module) -> dict[str, tuple[float, float]]:
     """The bounds of all parameters; a shared one keeps those of all that share it."""
-    names, found = _kept_names(model), {}
+    names, bounds = _kept_names(model), {}
     for name, (low, high) in parameter_bounds(model).items():
-        lowest, highest = found.get(names[name], (low, high))
-        found[names[name]] = max(low, lowest), min(high, highest)
-    return found
+        lowest, highest = bounds.get(names[name], (low, high))
+        bounds[names[name]] = max(low, lowest), min(high, highest)
+    return bounds
 
 
 def snapping(model: nn.Module) -> Callable[[Tensors], Tensors]:
@@ -92,15 +92,15 @@ def snapping(model: nn.Module) -> Callable[[Tensors], Tensors]:
     names, shapes = _kept_names(model), {name: p.shape for name, p in model.named_parameters(remove_duplicate=False)}
 
     def snapped(model: nn.Module) -> Tensors:
-        found = {}
+        rounded = {}
         for name, value in snapped_parameters(model).items():
             if name not in names:
                 raise ValueError(f"snapped_parameters() has {name!r}, but the parameters are {', '.join(names)}")
             if value.shape != shapes[name]:
                 sizes = f"{tuple(value.shape)} for {name}, which is of shape {tuple(shapes[name])}"
                 raise ValueError(f"snapped_parameters() has {sizes}")
-            found[names[name]] = value.float()
-        return found
+            rounded[names[name]] = value.float()
+        return rounded
 
     return over_members(of_parameters(model, snapped))
 
@@ -172,9 +172,9 @@ def initial_parameters(runs: Sequence[Run], restarts: Sequence[int] | None = Non
 
 
 def check_alike(run: Run, model: nn.Module, template: nn.Module, drawn: Sequence[str]) -> None:
-    """One sentence if a seed's model has something else than that of seed 0, numbers of parameters apart."""
-    facts = [{k: (v.shape, v.requires_grad) for k, v in each.named_parameters()} for each in (model, template)]
-    fixed = [{k: v for k, v in each.named_buffers() if k not in drawn} for each in (model, template)]
+    """Raise ValueError if a seed's model differs from that of seed 0 in more than the values of its parameters."""
+    facts = [{k: (v.shape, v.requires_grad) for k, v in m.named_parameters()} for m in (model, template)]
+    fixed = [{k: v for k, v in m.named_buffers() if k not in drawn} for m in (model, template)]
     if other := [k for k in facts[0] | facts[1] if facts[0].get(k) != facts[1].get(k)]:
         what = f"the parameter {other[0]} of another shape, or frozen otherwise,"
     elif other := differing(*fixed):
@@ -194,8 +194,8 @@ def _single(constants: Tensors) -> Tensors:
 
 def constants(runs: Sequence[Run], split: Split) -> Tensors:
     """Stacked task constants of ``split``."""
-    each = [_single(run.training.task.constants(run.seed, split)) for run in runs]
-    return {k: torch.stack([c[k] for c in each]) for k in each[0]}
+    parts = [_single(run.training.task.constants(run.seed, split)) for run in runs]
+    return {k: torch.stack([c[k] for c in parts]) for k in parts[0]}
 
 
 def examples_of(run: Run) -> tuple[list[float], ...]:
@@ -214,15 +214,15 @@ def members(runs: Sequence[Run]) -> Members:
 def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
     held_out = getattr(training.task, "held_out", None)
-    if held_out is not None and (own := held_out(split, training.evaluation_size)) is not None:
-        return own.float()
+    if held_out is not None and (numbers := held_out(split, training.evaluation_size)) is not None:
+        return numbers.float()
     seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
     size = training.evaluation_size, training.task.draws
     return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
 
 
-class PenaltyWeights:
-    """Weight of each penalty at each step for each member: (K, steps, S), on ``device``."""
+class PenaltyScales:
+    """Scale of each penalty at each step for each member: (K, steps, S), on ``device``."""
 
     def __init__(self, runs: Sequence[Run], device: str = "cpu") -> None:
         kinds = list(dict.fromkeys(run.training.penalties for run in runs))
@@ -240,12 +240,12 @@ class PenaltyWeights:
         t = torch.arange(start, start + steps, dtype=torch.float64, device=self.device)
         tables = []
         for k, limit in enumerate(self.limits):
-            found = [torch.as_tensor(penalties[k].schedule(t), device=self.device) for penalties in self.kinds]
-            weights = [weight.float().expand(steps) for weight in found]
-            if len(weights) == 1:
-                table = weights[0].unsqueeze(-1).expand(-1, len(self.which))
+            values = [torch.as_tensor(penalties[k].schedule(t), device=self.device) for penalties in self.kinds]
+            scales = [value.float().expand(steps) for value in values]
+            if len(scales) == 1:
+                table = scales[0].unsqueeze(-1).expand(-1, len(self.which))
             else:
-                table = torch.stack(weights, -1)[:, self.which]
+                table = torch.stack(scales, -1)[:, self.which]
             tables.append(table if limit is None else table * ((validation < limit) | limit.isinf()))
         if len(tables) == 1:
             return tables[0].unsqueeze(0)  # without a copy: most often all members have one schedule
@@ -298,7 +298,7 @@ def over_members(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:
         try:
             return tree_map(lambda value: value[:count], vmap(function)(whole))
         except RuntimeError:
-            each = [function({k: v[s] for k, v in parameters.items()}) for s in range(count)]
-            return tree_map(lambda *values: torch.stack(values), *each)
+            results = [function({k: v[s] for k, v in parameters.items()}) for s in range(count)]
+            return tree_map(lambda *values: torch.stack(values), *results)
 
     return call

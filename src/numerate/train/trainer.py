@@ -13,19 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from numerate.devices import kind_of
 from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Key, Provenance, Row, Store, canonical
-from numerate.train import stack, trial
-from numerate.train.backends import check, choose, evaluator, first_sentence, kind_of
+from numerate.results.outcome import judge, read_off
+from numerate.train import preflight, stack
+from numerate.train.backends import check, choose, evaluator, first_sentence
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
 
-_MEMORY = 2**30  # bytes of state and penalty weights that one group may take
+_MEMORY = 2**30  # bytes of state and penalty scales that one group may take
 _MOST_RUNS = 4096  # in one group, so that progress shows and a checkpoint stays small
 _MEASURED_AT_ONCE = 8  # evaluations: to tell torch what to do takes longer than to do it
-_AT_ONCE = {"cpu": 1, "cuda": 12}  # groups under way: one seldom fills a GPU
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
 MOST_POINTS = 200
@@ -95,20 +96,20 @@ def _train(
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
     for group in groups:
         example = next(iter(group.values())).training
-        if example.computation is None:  # what cannot be trained is said before anything is trained
+        if example.computation is None:  # untrainable models are rejected before training starts
             _cached_loop(example, None, backend, device, threads)
     report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
-    _take_turns(started, _AT_ONCE[kind_of(device)])
+    _take_turns(started, kind_of(device).concurrent_groups)
     _drop_finished(store)
 
 
 def _drop_finished(store: Store) -> None:
-    """Forget the state of groups that were left when other runs were asked for, and are finished by now."""
+    """Drop checkpoints of groups that were abandoned when other runs were asked for, and are finished by now."""
     for name in store.checkpoints():
-        found = store.load_checkpoint(name)
-        keys = found.meta.get("keys") if found else None
+        checkpoint = store.load_checkpoint(name)
+        keys = checkpoint.meta.get("keys") if checkpoint else None
         if keys and not store.missing(Key(*key) for key in keys):
             store.drop_checkpoint(name)
 
@@ -118,7 +119,7 @@ class _Queue:
 
     def __init__(self, parts: Iterator[None], device: str) -> None:
         self.parts = parts
-        self.stream = torch.cuda.Stream(device) if kind_of(device) == "cuda" else None
+        self.stream = torch.cuda.Stream(device) if kind_of(device).asynchronous else None
         self.pending: deque[torch.Event] = deque()
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(device))  # what the group was prepared with is there
@@ -158,7 +159,7 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         forms.setdefault(run.training.form, {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
-        model = trial.checked_model(example, {run.seed for run in group.values()})
+        model = preflight.check_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
         per_run = 4 * ((8 + _MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
         size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
@@ -185,7 +186,7 @@ class _Reporter:
         self.finished += len(rows)
         self.trained += len(rows)
         self.done_steps += steps
-        self.solved += sum(bool(row.scores["best_test"] < row.scores["threshold"]) for row in rows)
+        self.solved += sum(judge(row).solved for row in rows)
 
     def show(self, label: str, backend: str) -> None:
         if self.tell:
@@ -218,7 +219,7 @@ class _Group:
             split: evaluator(self.loop, self.step, uniforms.shape[-1], device)
             for split, (_, uniforms) in self.splits.items()
         }
-        self.weights = stack.PenaltyWeights(self.runs, device)
+        self.penalty_scales = stack.PenaltyScales(self.runs, device)
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
@@ -257,12 +258,12 @@ class _Group:
     def _train(self, steps: int) -> None:
         """To the next evaluation, stopping where members restart."""
         start, end = self.state.step, self.state.step + steps
-        weights = self.weights(start, steps, self.curves["validation"][-1])
+        scales = self.penalty_scales(start, steps, self.curves["validation"][-1])
         for stop, due in [*self._restarts(start, steps), (end, [])]:
             if stop > self.state.step:
                 at = self.state.step - start
                 count = stop - self.state.step
-                self.loop.train(self.state, self.members, weights[:, at : at + count], count)
+                self.loop.train(self.state, self.members, scales[:, at : at + count], count)
             if due:
                 self._restart(due, stop)
 
@@ -316,8 +317,8 @@ class _Group:
     def _restore_or_start(self) -> None:
         count = len(self.runs)
         self.unmeasured: list[Tensors] = []
-        found = self.store.load_checkpoint(self.name)
-        if found is None:
+        checkpoint = self.store.load_checkpoint(self.name)
+        if checkpoint is None:
             start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
             self.state = State.start(start)
             self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
@@ -325,14 +326,14 @@ class _Group:
             self.best_validation = torch.full((count,), torch.inf, device=self.device)
             self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
             return
-        arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in found.arrays.items()}
+        arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in checkpoint.arrays.items()}
 
         def part(group: str, names: Iterable[str]) -> Tensors:
             return {name: arrays[f"{group}/{name}"] for name in names}
 
         names = self.step.parameters
         groups = part("parameters", names), part("first", names), part("second", names)
-        self.state = State(*groups, arrays["diverged"], found.meta["step"])
+        self.state = State(*groups, arrays["diverged"], checkpoint.meta["step"])
         self.best, self.best_validation = part("best", names), arrays["best_validation"]
         curves = part("curve", ("validation", "test", "sparsity"))
         self.curves = {name: list(values.unbind()) for name, values in curves.items()}
@@ -361,7 +362,7 @@ class _Group:
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
         thresholds = np.array([run.training.task.threshold() for run in self.runs])
-        scores = self._snapped_scores() | _judged(curves, steps, thresholds, self.first_choice)
+        scores = self._snapped_scores() | read_off(steps, **curves, threshold=thresholds, last=BEST_OF_LAST)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
         timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
         provenance = Provenance.here(self.backend, timing, self.device)
@@ -391,12 +392,12 @@ class _Group:
         ]
 
     def _snapped_scores(self) -> dict[str, np.ndarray]:
-        """Errors of the best weights, and of the same rounded to the units' discrete values, if there are any."""
+        """Errors of the best weights, and of these rounded to the units' discrete values, if there are any."""
         rounded = self.snap(self.best)
-        found = {"best_validation": self._loss(self.best, "validation")}
+        scores = {"best_validation": self._loss(self.best, "validation")}
         if rounded or self.training.computation is not None:  # rows of our own models keep the scores they always had
-            found |= {f"snapped_{split}": self._loss(self.best | rounded, split) for split in ("validation", "test")}
-        return {name: values.cpu().numpy() for name, values in found.items()}
+            scores |= {f"snapped_{split}": self._loss(self.best | rounded, split) for split in ("validation", "test")}
+        return {name: values.cpu().numpy() for name, values in scores.items()}
 
 
 def lacking(row: Row) -> list[str]:
@@ -408,28 +409,6 @@ def lacking(row: Row) -> list[str]:
 def _by_columns(uniforms: Tensor) -> Tensor:
     """As kernels read the numbers, so that they need not be copied at every evaluation."""
     return uniforms.t().contiguous().t() if uniforms.is_cuda else uniforms
-
-
-def _judged(
-    curves: dict[str, np.ndarray], steps: np.ndarray, thresholds: np.ndarray, first: int
-) -> dict[str, np.ndarray]:
-    """What the papers read off the whole curves: the first best validation point from ``first`` on, and solved-at."""
-    validation, test = curves["validation"], curves["test"]
-    known = np.where(np.isnan(validation), np.inf, validation)
-    place = first + known[:, first:].argmin(-1)
-    place = np.where(np.isnan(validation[:, first:]).all(-1), len(steps) - 1, place)
-    below = test < thresholds[:, None]
-    solved_at = np.where(below.any(-1), steps[below.argmax(-1)], np.nan)
-
-    def there(values: np.ndarray) -> np.ndarray:
-        return np.take_along_axis(values, place[:, None], -1)[:, 0]
-
-    return {
-        "best_step": steps[place],
-        "best_test": there(test),
-        "best_sparsity": there(curves["sparsity"]),
-        "solved_at": solved_at,
-    }
 
 
 _loops: dict[object, tuple[str, Loop]] = {}
@@ -458,19 +437,19 @@ class _Same:
 def _cached_loop(
     training: Training, step: Step | None, backend: str, device: str, threads: int | None
 ) -> tuple[str, Loop]:
-    """Tracing and compiling once per form and process; code from outside of this package is tried first.
+    """Trace and compile once per form and process; code from outside this package goes through a preflight check.
 
-    ``step``: that of the training, if it is there already.
+    ``step``: that of the training, if it is made already.
     """
     foreign = training.computation is None
-    own = tuple(map(_hashable, (training.model, *(p.function for p in training.penalties)))) if foreign else ()
-    key = (training.form, own, backend, device, threads)
+    code = tuple(map(_hashable, (training.model, *(p.function for p in training.penalties)))) if foreign else ()
+    key = (training.form, code, backend, device, threads)
     if key not in _loops:
         name = stack.shown_name(training)
         try:
-            tried = partial(trial.attempt, training, device=device) if foreign else None
+            check_loop = partial(preflight.check_loop, training, device=device) if foreign else None
             fresh = (lambda: stack.make_step(training)[0]) if foreign or step is None else (lambda: step)
-            _loops[key] = choose(fresh, backend, device, threads, tried, name)
+            _loops[key] = choose(fresh, backend, device, threads, check_loop, name)
         except Exception as error:
             if not foreign:
                 raise

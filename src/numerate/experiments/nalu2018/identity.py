@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from numerate import published
-from numerate.experiments.experiment import Experiment, Options, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nalu2018.models import IDENTITY
 from numerate.experiments.pages import comparison_page
-from numerate.report import Comparison, Measured, Metric, comparison, text
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Comparison, Layout, Measured, Metric, PublishedTest, comparison, text
 from numerate.results import Row
 from numerate.stats import normal_mean
 from numerate.tasks import Identity
@@ -25,18 +27,6 @@ ERROR = Metric(
     ),
     meaning="The mean over all runs, with its normal interval, and as a percentage of 500, the error of the answer 0.",
 )  # fmt: skip
-ABOUT = (
-    "A perceptron with three hidden layers of eight learns y = x on [−5, 5] and is asked for every integer from −1000 "
-    "to 1000; the mean absolute error over 100 models (Trask et al. 2018, appendix A)."
-)
-REASONS = (
-    "The appendix names neither widths nor optimiser nor steps. Ours: three hidden layers of eight, as the paper's "
-    "main text has it; Adam, rate 0.001; fresh batches of 128; the point of the smallest error on [−5, 5].",
-    "The values of Threshold are not given; ours is x above 1 and 0 elsewhere, the nearest to print of those tried.",
-    "Tanhshrink (383 against 57) hangs on the initial weights, which the paper does not give. PyTorch's default, used "
-    "here, keeps it in its flat part: it fits [−5, 5] to 0.003 and does not improve with four times the steps. With "
-    "initial weights twice as large the median run has 57.",
-)
 
 
 def trainings(options: Options) -> list[Training]:
@@ -51,7 +41,7 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": "MLP", "task": "identity", "nonlinearity": name},
         )
         for name, recipe in choose_recipes(
-            options.units or (SMOKE if options.size == "smoke" else None), IDENTITY
+            options.units, IDENTITY, default=SMOKE if options.size == "smoke" else None
         ).items()
     ]
 
@@ -67,16 +57,17 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
         rows,
         published.cells(paper="nalu2018", table="5"),
         title="NALU 2018, Table 5",
-        panel="task",
-        x="nonlinearity",
-        xs=list(IDENTITY),
+        layout=Layout(
+            panel="task",
+            x="nonlinearity",
+            xs=list(IDENTITY),
+            match=lambda cell: ("identity", "MLP", cell.model),
+            x_title="Nonlinearity",
+            panel_titles={"identity": "The identity function from −1000 to 1000"},
+        ),
+        test=PublishedTest(None if options.size == "smoke" else "x"),
         measure=measure,
         metrics=[ERROR],
-        match=lambda cell: ("identity", "MLP", cell.model),
-        x_title="Nonlinearity",
-        panel_titles={"identity": "The identity function from −1000 to 1000"},
-        along="x",
-        other_setting=options.size == "smoke",
     )
 
 
@@ -86,7 +77,8 @@ EXPERIMENTS = [
         title="Table 5: the identity function, fifteen nonlinearities, beyond the range of training",
         trainings=trainings,
         show=comparison_page(compare),
-        about=ABOUT,
-        reasons=REASONS,
+        about=about("nalu2018", "table5"),
+        reasons=reasons("nalu2018", "table5"),
+        units=IDENTITY,
     )
 ]

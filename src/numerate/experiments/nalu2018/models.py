@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numerate.experiments.experiment import Recipe
 from numerate.experiments.models import Layer, two_layers
+from numerate.experiments.recipe import Recipe
 from numerate.recurrent import Cell, GRUCell, LSTMCell, RNNCell, Step, UnitCell
 from numerate.recurrent.cell import Parts
 from numerate.units import MLP, NAC, NALU, ComplexNALU, Dense

@@ -8,7 +8,7 @@ import numpy as np
 
 from numerate import published
 from numerate.published import Published, printed_name
-from numerate.report import Claim, Comparison, Measured, Metric, comparison, text
+from numerate.report import Claim, Comparison, Layout, Measured, Metric, PublishedTest, comparison, text
 from numerate.results import Row
 from numerate.stats import Estimate, median
 
@@ -58,8 +58,8 @@ RATES = 0.01, 0.001
 """Learning rates; those of appendix D, the only ones in the paper."""
 
 
-def spread(rows: Iterable[Row], reference: str) -> Iterator[Row]:
-    """Each run once for each set; the untrained runs of the reference model stand for the model called Random."""
+def by_split(rows: Iterable[Row], reference: str) -> Iterator[Row]:
+    """Each run once for each set; the untrained runs of the reference model are those of the model called Random."""
     for row in rows:
         for split in SPLITS:
             labels = {**row.labels, "split": split}
@@ -77,11 +77,11 @@ def error(row: Row) -> float:
 
 def baselines(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
     """(set, function) -> median error of the untrained runs."""
-    found: dict[tuple[str, str], list[float]] = {}
+    errors: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.labels["unit"] == RANDOM:
-            found.setdefault((row.labels["split"], row.labels["function"]), []).append(error(row))
-    return {place: float(np.median(errors)) for place, errors in found.items()}
+            errors.setdefault((row.labels["split"], row.labels["function"]), []).append(error(row))
+    return {place: float(np.median(values)) for place, values in errors.items()}
 
 
 def measure(random: Mapping[tuple[str, str], float], tied: float) -> Callable[[Sequence[Row]], Measured]:
@@ -96,10 +96,10 @@ def measure(random: Mapping[tuple[str, str], float], tied: float) -> Callable[[S
         near = np.nan_to_num([row.scores["best_validation"] for row in rows], nan=math.inf)
         best = errors[near <= max(near.min(), tied / 100 * random["interpolation", function])]
         best = errors if rows[0].labels["unit"] == RANDOM else best
-        found: dict[str, Estimate] = {}
+        estimates: dict[str, Estimate] = {}
         for scale, metrics in ((1.0, RAW), (100 / random[split, function], RELATIVE)):
-            found |= {metric.name: median(scale * values) for metric, values in zip(metrics, (best, errors))}
-        return Measured(len(rows), found, diverged=sum(row.status == "diverged" for row in rows))
+            estimates |= {metric.name: median(scale * values) for metric, values in zip(metrics, (best, errors))}
+        return Measured(len(rows), estimates, diverged=sum(row.status == "diverged" for row in rows))
 
     return measured
 
@@ -119,27 +119,27 @@ def compare(
 
     A function of which the reference has no run yet is left out: there is nothing to be relative to.
     """
-    everything = list(spread(rows, reference))
-    random = baselines(everything)
-    measurable = [row for row in everything if (row.labels["split"], row.labels["function"]) in random]
+    labelled = list(by_split(rows, reference))
+    random = baselines(labelled)
+    measurable = [row for row in labelled if (row.labels["split"], row.labels["function"]) in random]
     shown = [row for row in measurable if metrics is RAW or row.labels["unit"] != RANDOM]
     return comparison(
         shown,
         printed(table),
         title=title,
-        panel="split",
-        x="function",
-        panels=list(SPLITS),
-        order=[RANDOM, *order],
-        xs=list(FUNCTIONS.values()),
+        layout=Layout(
+            panel="split",
+            x="function",
+            panels=list(SPLITS),
+            order=[RANDOM, *order],
+            xs=list(FUNCTIONS.values()),
+            match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
+            x_title="Function",
+            panel_titles={split: words[0] for split, words in SPLITS.items()},
+        ),
+        test=PublishedTest(None if other_setting else "series", beside=[RANDOM]),
         measure=measure(random, tied),
         metrics=metrics,
-        match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
-        x_title="Function",
-        panel_titles={split: words[0] for split, words in SPLITS.items()},
-        along="series",
-        beside=[RANDOM],
-        other_setting=other_setting,
     )
 
 
@@ -164,5 +164,5 @@ def claim(sentence: str, scores: Scores, holds: Callable[[float], bool], expecte
     """A sentence that holds if all ``scores`` pass; not to be told unless all ``expected`` ones are there."""
     passed = [place for place, score in scores.items() if holds(score)]
     failed = [f"{unit} on {function}" for unit, function in scores if (unit, function) not in passed]
-    told = f"{len(passed)} of {len(scores)} {what}" + (f"; not {', '.join(failed)}" if 0 < len(failed) <= 8 else "")
-    return Claim(sentence, f"{told}.", None if len(scores) < expected else not failed)
+    ours = f"{len(passed)} of {len(scores)} {what}" + (f"; not {', '.join(failed)}" if 0 < len(failed) <= 8 else "")
+    return Claim(sentence, f"{ours}.", None if len(scores) < expected else not failed)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from numerate.experiments.experiment import Experiment, Options, Recipe
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nau2020.recipes import SHORTER, early, late, layers, setting
-from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
-from numerate.report import SUCCESS, Claim, Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
 from numerate.report.text import percent
 from numerate.results import Row
 from numerate.tasks import Arithmetic
@@ -31,7 +32,7 @@ def recipe(unit: str, strength: float, shorter: int) -> Recipe:
 
 
 def trainings(figure: str, options: Options) -> list[Training]:
-    operation, unit, chosen = FIGURES[figure]
+    operation, unit, settled = FIGURES[figure]
     inputs, shorter = size(figure, options)
     return [
         recipe(unit, strength, shorter).training(
@@ -40,27 +41,27 @@ def trainings(figure: str, options: Options) -> list[Training]:
             steps=5_000_000 // shorter,
             labels={"unit": unit, "operation": operation, "strength": strength},
         )
-        for strength in (STRENGTHS if options.size != "smoke" else (0.0, chosen))
+        for strength in (STRENGTHS if options.size != "smoke" else (0.0, settled))
     ]
 
 
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
     title = f"Neural Arithmetic Units, Figure {figure}"
-    return comparison(rows, title=title, x="strength", x_title="Strength of the penalty λ̂", joined=True)
+    return comparison(rows, title=title, layout=Layout(x="strength", x_title="Strength of the penalty λ̂", joined=True))
 
 
 def claims(figure: str, compared: Comparison) -> list[Claim]:
-    _, unit, chosen = FIGURES[figure]
-    found = {c.x: c.measured.ours[SUCCESS.name] for c in compared.cells}
-    if chosen not in found:
+    _, unit, settled = FIGURES[figure]
+    rates = {cell.x: cell.measured.ours[SUCCESS.name] for cell in compared.cells}
+    if settled not in rates:
         return []
-    best = max(found, key=lambda x: found[x].value or 0.0)
-    limit = found[chosen].high
+    best = max(rates, key=lambda x: rates[x].value or 0.0)
+    limit = rates[settled].high
     return [
         Claim(
-            f"The scaling factor λ̂ is optimised; Table 4 has {chosen:g} for {unit}.",
-            ", ".join(f"λ̂ {x:g}: {percent(rate.value or 0.0)}" for x, rate in found.items()) + f"; best at {best:g}.",
-            None if limit is None else (found[best].value or 0.0) <= limit,
+            f"The scaling factor λ̂ is optimised; Table 4 has {settled:g} for {unit}.",
+            ", ".join(f"λ̂ {x:g}: {percent(rate.value or 0.0)}" for x, rate in rates.items()) + f"; best at {best:g}.",
+            None if limit is None else (rates[best].value or 0.0) <= limit,
         )
     ]
 
@@ -75,21 +76,9 @@ def experiment(figure: str) -> Experiment:
         show=comparison_page(
             lambda rows, options: compare(figure, rows, options), lambda compared: claims(figure, compared)
         ),
-        about=f"How strongly {unit}'s weights should be drawn to discrete values (Madsen & Johansen 2020, C.6).",
-        reasons=(
-            "The paper's figure is known to us as text (C.6) alone; there are no published points to overlay.",
-            "A claim holds here if the best success rate lies inside the interval of the chosen strength.",
-            "For − every λ̂ succeeds: the threshold is reached before the penalty grows.",
-            *REASONS[1:],
-        ),
-        quick_reasons=(
-            "At quick size a product's penalty sets in at 100,000 steps, before all runs have found the product: "
-            "strong penalties then lose runs. With two hidden values none is needed (C.3), so that no penalty at all "
-            "succeeds most often; what it does shows in the sparsity error.",
-            "The size of the quick × runs was chosen after trying others: among 100 inputs nothing is solved in "
-            "200,000 steps, among 10 everything is at any λ̂.",
-        ),
-        takes=(),
+        about=about("nau2020", "strength").format(unit=unit),
+        reasons=reasons("nau2020", "strength", "arithmetic"),
+        quick_reasons=reasons("nau2020", "strength-quick"),
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
+from numerate.experiments.remarks import about, reasons
 from numerate.report import Claim, Page, Picture
 from numerate.report.figures import style
 from numerate.report.surfaces import DEPTHS, colour_bar, heat_map, landscape, mark
@@ -36,20 +37,20 @@ def losses(points: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     hidden = weights[:, None] * (first @ x)  # (w1, 2)
     target = (first @ x).prod()
     seconds = [w.expand(1, 2) for w in weights]
-    found = {
+    surfaces = {
         name: torch.stack([product(hidden, second).squeeze(-1) - target for second in seconds]).abs()
         for name, product in PRODUCTS.items()
     }
-    return weights.numpy(), {name: loss.numpy() for name, loss in found.items()}
+    return weights.numpy(), {name: loss.numpy() for name, loss in surfaces.items()}
 
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
-    weights, found = losses(POINTS[options.size])
+    weights, surfaces = losses(POINTS[options.size])
     norm, ticks = Normalize(0, 3), (0.0, 1.0, 2.0, 3.0)
     with style():
         fig = Figure(figsize=(13.2, 6.6), dpi=130)
         maps, spaces = [], []
-        for column, (name, loss) in enumerate(found.items()):
+        for column, (name, loss) in enumerate(surfaces.items()):
             height = np.log10(np.maximum(loss, 1e-9))
             maps.append(fig.add_subplot(2, 4, column + 1))
             heat_map(maps[-1], weights, weights, height, norm)
@@ -67,25 +68,25 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         "RMS loss over the one weight of each layer, for x = (1, 1.2, 1.8, 2); W₁ = [w₁ w₁ 0 0; w₁ w₁ w₁ w₁], "
         "W₂ = [w₂ w₂]. Colours and heights are logarithmic and end at 1 and 1000. Dashed: where NAU and NMU stay."
     )
-    return Page("Neural Arithmetic Units, Figure 2", headline(found), [Picture("surface", fig, caption)])
+    return Page("Neural Arithmetic Units, Figure 2", headline(surfaces), [Picture("surface", fig, caption)])
 
 
-def headline(found: dict[str, np.ndarray]) -> str:
-    largest = ", ".join(f"{number(float(loss.max()))} for {name}" for name, loss in found.items())
+def headline(surfaces: dict[str, np.ndarray]) -> str:
+    largest = ", ".join(f"{number(float(loss.max()))} for {name}" for name, loss in surfaces.items())
     return f"The largest loss on the square is {largest}."
 
 
 def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
-    weights, found = losses(POINTS[options.size])
+    weights, surfaces = losses(POINTS[options.size])
     near_zero = np.abs(weights) < 0.15
     negative = weights < -0.2
-    worst = {name: loss[np.ix_(negative, near_zero)].max() for name, loss in found.items()}
+    worst = {name: loss[np.ix_(negative, near_zero)].max() for name, loss in surfaces.items()}
     spot = "largest loss for |w₁| < 0.15 and w₂ < −0.2: "
     return [
         Claim(
             "If |z| is near zero, W is negative, and ε is small, then the output will explode; this is present even "
             "for a reasonably large ε (such as ε = 0.1).",
-            spot + ", ".join(f"{number(float(worst[name]))} for {name}" for name in found),
+            spot + ", ".join(f"{number(float(worst[name]))} for {name}" for name in surfaces),
             worst["NAC•, ε = 10⁻⁷"] > 1e6 and worst["NAC•, ε = 0.1"] > worst["NMU"],
         )
     ]
@@ -97,11 +98,7 @@ EXPERIMENTS = [
         title="Figure 2: loss surface of NAC+ → NAC• and NAU → NMU, heat map and in space",
         trainings=lambda options: [],
         show=picture_page(draw, claims, fewer={"grid points": POINTS}),
-        about=(
-            "Why a product that can divide is hard to learn: near a hidden value of zero a slightly negative weight "
-            "makes the loss explode (Madsen & Johansen 2020, section 2.3). The paper shows NAC•; NMU is beside it."
-        ),
-        reasons=("Weights are drawn as they act, without the bounds that training would keep them to.",),
-        takes=(),
+        about=about("nau2020", "figure2"),
+        reasons=reasons("nau2020", "figure2"),
     )
 ]

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from numerate import published
-from numerate.experiments.experiment import Experiment, Options, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, recipes
-from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
 from numerate.published import Published
-from numerate.report import Comparison, comparison
+from numerate.report import Comparison, Layout, PublishedTest, comparison
 from numerate.results import Row
 from numerate.tasks import Arithmetic
 from numerate.tasks.task import Range
@@ -56,11 +57,18 @@ def trainings(options: Options) -> list[Training]:
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
     theirs = published.cells(paper="nau2020", table=["figure 3a", "figure 3b"])
-    return comparison(
-        rows, theirs, title="Neural Arithmetic Units, Figure 3", panel="parameter", x="value",
-        panels=list(TITLES), panel_titles=TITLES, x_titles=TITLES, order=MODELS, match=_place, joined=True,
-        along="series" if options.size == "quick" else None, other_setting=options.size == "smoke",
-    )  # fmt: skip
+    layout = Layout(
+        panel="parameter",
+        x="value",
+        panels=list(TITLES),
+        panel_titles=TITLES,
+        x_titles=TITLES,
+        order=MODELS,
+        match=_place,
+        joined=True,
+    )
+    test = PublishedTest({"smoke": None, "quick": "series", "paper": "rates"}[options.size])
+    return comparison(rows, theirs, title="Neural Arithmetic Units, Figure 3", layout=layout, test=test)
 
 
 def _place(cell: Published) -> tuple[str, str, object]:
@@ -77,12 +85,10 @@ EXPERIMENTS = [
         title="Figure 3: multiplication over hidden size and training range",
         trainings=trainings,
         show=comparison_page(compare),
-        about=(
-            "The arithmetic task with more hidden values than needed, and with other training ranges "
-            "(Madsen & Johansen 2020, section 4.1)."
-        ),
-        reasons=("Published points are read off the authors' vector graphics; a point has 26 to 50 runs.", *REASONS),
-        takes=("units", "ranges"),
+        about=about("nau2020", "figure3"),
+        reasons=reasons("nau2020", "figure3", "models", "arithmetic"),
+        units=MODELS,
+        ranges=tuple(RANGES),
         own=OWN,
     )
 ]

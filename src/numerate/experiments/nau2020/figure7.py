@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from functools import partial
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, late, layers
-from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
-from numerate.report import Claim, Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Claim, Comparison, Layout, comparison
 from numerate.results import Row
 from numerate.stats import boschloo
 from numerate.tasks import Arithmetic
@@ -16,7 +18,7 @@ from numerate.train import Training
 from numerate.units import NAU, NMU
 
 HIDDEN = {"smoke": (2,), "quick": (2, 4, 8), "paper": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
-FULL, NO_PENALTY, NO_CLAMP, NEITHER = "NMU", "NMU, no R_sparse", "NMU, no W-clamp", "NMU, neither"
+MODELS = FULL, NO_PENALTY, NO_CLAMP, NEITHER = "NMU", "NMU, no R_sparse", "NMU, no W-clamp", "NMU, neither"
 
 
 def ablations(shorter: int, hidden: int) -> dict[str, Recipe]:
@@ -47,34 +49,31 @@ def trainings(options: Options) -> list[Training]:
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    title = "Neural Arithmetic Units, Figure 7"
-    order = [FULL, NO_PENALTY, NO_CLAMP, NEITHER]
-    return comparison(rows, title=title, x="hidden", order=order, x_title="Hidden size", joined=True)
+    layout = Layout(x="hidden", order=MODELS, x_title="Hidden size", joined=True)
+    return comparison(rows, title="Neural Arithmetic Units, Figure 7", layout=layout)
 
 
 def claims(compared: Comparison) -> list[Claim]:
-    everything = (FULL, NO_PENALTY, NO_CLAMP, NEITHER)
-
     def counts(name: str, large: bool) -> tuple[int, int]:
         cells = [c.measured for c in compared.cells if c.series == name and (c.x > 2) == large]
         return sum(m.solved or 0 for m in cells), sum(m.n for m in cells)
 
-    def told(large: bool) -> str:
-        found = {name: counts(name, large) for name in everything}
-        return ", ".join(f"{name} {solved} of {n}" for name, (solved, n) in found.items())
+    def listed(large: bool) -> str:
+        solved = {name: counts(name, large) for name in MODELS}
+        return ", ".join(f"{name} {k} of {n}" for name, (k, n) in solved.items())
 
     def fewer(name: str) -> bool | None:
         """Fewer successes than the full NMU at hidden sizes above 2; None if chance explains the difference."""
         (a, n), (b, m) = counts(name, True), counts(FULL, True)
         return None if not n or not m or boschloo((a, n), (b, m)) >= 0.05 else a / n < b / m
 
-    small = [solved / n for solved, n in (counts(name, False) for name in everything) if n]
-    large = f"solved at hidden sizes above 2: {told(True)}."
+    small = [solved / n for solved, n in (counts(name, False) for name in MODELS) if n]
+    large = f"solved at hidden sizes above 2: {listed(True)}."
     less = fewer(NO_CLAMP)
     return [
         Claim(
             "None of the W constraints are necessary when the hidden size is just 2.",
-            f"solved at hidden size 2: {told(False)}.",
+            f"solved at hidden size 2: {listed(False)}.",
             min(small, default=0.0) >= 0.8,
         ),
         Claim(
@@ -97,15 +96,9 @@ EXPERIMENTS = [
         title="Figure 7: ablation of the NMU's clamping and sparsity penalty over the hidden size",
         trainings=trainings,
         show=comparison_page(compare, claims),
-        about="Which of the NMU's constraints matter, on the multiplication task (Madsen & Johansen 2020, C.3).",
-        reasons=(
-            "'No W-clamp' means, as run: weights are not clamped after a step, but the equation still clamps them, so "
-            "that outside the bounds only the penalty has a gradient; without it a weight that leaves stays outside.",
-            "A claim about rates holds if Boschloo's exact test of the pooled counts says so at 5 %, and cannot "
-            "be told where chance would explain the difference.",
-            "The paper's figure is known to us as text (C.3) alone; there are no published points to overlay.",
-            *REASONS[1:],
-        ),
+        about=about("nau2020", "figure7"),
+        reasons=reasons("nau2020", "figure7", "arithmetic"),
+        units=MODELS,
         own=OWN,
     )
 ]

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from numerate.experiments.experiment import Experiment, Options, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.nau2020.recipes import OWN, SHORTER, recipes
-from numerate.experiments.nau2020.tables import REASONS
 from numerate.experiments.pages import comparison_page
-from numerate.report import Comparison, comparison
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Comparison, Layout, comparison
 from numerate.results import Row
 from numerate.tasks import Arithmetic
 from numerate.train import Training
@@ -35,31 +36,40 @@ def millions(inputs: int) -> int:
     return 5 if inputs <= 100 else 10 if inputs <= 200 else 15
 
 
+def task(parameter: str, value: float, inputs: int) -> Arithmetic:
+    """The multiplication task with one parameter changed; ``inputs`` is the usual number of inputs."""
+    settings = {"inputs": inputs} | {parameter: int(value) if parameter == "inputs" else value}
+    return Arithmetic("mul", **settings)  # type: ignore[arg-type]
+
+
 def trainings(options: Options) -> list[Training]:
-    shorter = SHORTER[options.size]
-    known = {name: recipes(shorter)[name] for name in (MODELS if options.size == "paper" else QUICK_MODELS)}
-    found = []
-    for parameter, values in VALUES[options.size].items():
-        for value in values:
-            default = {"inputs": 100 if options.size == "paper" else 20}
-            task = Arithmetic("mul", **default | {parameter: int(value) if parameter == "inputs" else value})  # type: ignore[arg-type]
-            found += [
-                recipe.training(
-                    task=task,
-                    seeds=options.seed_range(smoke=2, quick=10, paper=50),
-                    steps=millions(task.inputs) * 1_000_000 // shorter,
-                    labels={"unit": name, "operation": "mul", "parameter": parameter, "value": value},
-                )
-                for name, recipe in choose_recipes(options.units, known, placed=after_sums).items()
-            ]
-    return found
+    shorter, paper = SHORTER[options.size], options.size == "paper"
+    known = {name: recipes(shorter)[name] for name in MODELS}
+    chosen = choose_recipes(options.units, known, default=None if paper else QUICK_MODELS, placed=after_sums)
+    return [
+        recipe.training(
+            task=(varied := task(parameter, value, 100 if paper else 20)),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
+            steps=millions(varied.inputs) * 1_000_000 // shorter,
+            labels={"unit": name, "operation": "mul", "parameter": parameter, "value": value},
+        )
+        for parameter, values in VALUES[options.size].items()
+        for value in values
+        for name, recipe in chosen.items()
+    ]
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    return comparison(
-        rows, title="Neural Arithmetic Units, Figure 8", panel="parameter", x="value", panels=list(TITLES),
-        panel_titles=TITLES, x_titles=TITLES, order=MODELS, joined=True,
-    )  # fmt: skip
+    layout = Layout(
+        panel="parameter",
+        x="value",
+        panels=list(TITLES),
+        panel_titles=TITLES,
+        x_titles=TITLES,
+        order=MODELS,
+        joined=True,
+    )
+    return comparison(rows, title="Neural Arithmetic Units, Figure 8", layout=layout)
 
 
 EXPERIMENTS = [
@@ -68,19 +78,10 @@ EXPERIMENTS = [
         title="Figure 8: multiplication over input size, subset ratio and overlap",
         trainings=trainings,
         show=comparison_page(compare),
-        about=(
-            "One parameter of the arithmetic task varies, the others stay at their defaults: 100 inputs, subset ratio "
-            "0.25, overlap ratio 0.5 (Madsen & Johansen 2020, C.4)."
-        ),
-        reasons=(
-            "Beyond 100 inputs a run of paper size has 10 (to 200) or 15 million steps, as run.",
-            "Subsets have ⌊ratio · inputs⌋ elements: with 4 inputs they are single numbers without overlap.",
-            "Seen at quick size: NMU leads throughout, NAC• is last; large subsets and many inputs are hard for all "
-            "within 500,000 steps, and with full overlap, a square, NMU alone succeeds.",
-            "The paper's figure is known to us as text (C.4) alone; there are no published points to overlay.",
-            *REASONS[1:],
-        ),
-        quick_reasons=("Where not said otherwise there are 20 inputs in place of 100.",),
+        about=about("nau2020", "figure8"),
+        reasons=reasons("nau2020", "figure8", "arithmetic"),
+        quick_reasons=reasons("nau2020", "figure8-quick"),
+        units=MODELS,
         own=OWN,
     )
 ]

@@ -7,11 +7,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from numerate.experiments.experiment import Options
+from numerate.experiments.experiment import Work
 from numerate.experiments.nau2020.recipes import gated_recipes
 from numerate.report import Picture
 from numerate.report.figures import style
 from numerate.results import Row
+from numerate.results.outcome import judge
 from numerate.train import Training, stack
 
 SIDES = {"mul": ("×", 0), "add": ("+", 1)}
@@ -29,24 +30,23 @@ def gate(training: Training, row: Row) -> float:
         return torch.sigmoid(nn.functional.linear(model[0](x), model[1].get_parameter("gate"))).mean().item()
 
 
-def pictures(trainings: Sequence[Training], rows: Sequence[Row], options: Options) -> list[Picture]:
+def pictures(work: Work, rows: Sequence[Row]) -> list[Picture]:
     """Histograms of the gate, a line for each operation, a column for each model; units of one's own have none."""
-    gated = [training for training in trainings if training.labels["unit"] in gated_recipes()]
-    configurations = {key: training for training in gated for key in training.run_keys()}
-    units = list(dict.fromkeys(row.labels["unit"] for row in rows if row.key in configurations))
+    trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
+    gated = [row for row in rows if row.labels["unit"] in gated_recipes()]
+    units = list(dict.fromkeys(row.labels["unit"] for row in gated))
     if not units:
         return []
-    found: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-    for row in (row for row in rows if row.key in configurations):
-        solved = row.scores["best_test"] < row.threshold
+    gates: dict[tuple[str, str], list[tuple[float, bool]]] = {}
+    for row in gated:
         place = row.labels["operation"], row.labels["unit"]
-        found.setdefault(place, []).append((gate(configurations[row.key], row), solved))
+        gates.setdefault(place, []).append((gate(trainings[row.key], row), judge(row).solved))
     with style():
         fig = Figure(figsize=(2.6 * len(units) + 0.8, 4.2))
         axes = fig.subplots(len(SIDES), len(units), sharex=True, sharey=True, squeeze=False)
         for line, (operation, (sign, _)) in zip(axes, SIDES.items()):
             for ax, unit in zip(line, units):
-                values = found.get((operation, unit), [])
+                values = gates.get((operation, unit), [])
                 parts = [[g for g, solved in values if solved is wanted] for wanted in (True, False)]
                 ax.hist(
                     parts, np.linspace(0, 1, 21), stacked=True, label=["solved", "not solved"], color=["C0", "0.75"]
@@ -58,14 +58,14 @@ def pictures(trainings: Sequence[Training], rows: Sequence[Row], options: Option
         for ax in axes[-1]:
             ax.set_xlabel("gate")
         axes[0][-1].legend(frameon=False)
-    chosen = [
+    right = [
         f"{unit} on {sign} {sum(abs(g - side) < 0.5 for g, _ in values)} of {len(values)}"
         for operation, (sign, side) in SIDES.items()
         for unit in units
-        if (values := found.get((operation, unit)))
+        if (values := gates.get((operation, unit)))
     ]
     caption = (
         "The gate of every run, its mean over the test examples at the best validation point (Figure 9). Nearer to the "
-        f"right operation than to the wrong one: {', '.join(chosen)}."
+        f"right operation than to the wrong one: {', '.join(right)}."
     )
     return [Picture("gates", fig, caption)]

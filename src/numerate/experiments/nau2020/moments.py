@@ -13,6 +13,7 @@ from torch import Tensor
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
+from numerate.experiments.remarks import about, reasons
 from numerate.report import Page, Picture, TextTable
 from numerate.report.figures import COLOURS, FAINT, lay_out, style
 from numerate.report.text import scientific
@@ -90,16 +91,16 @@ FORWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # one weight matrix 
 def simulated(unit: str, size: int, x: Inputs, samples: int) -> list[tuple[float, float]]:
     """(estimate, standard error) of each quantity, every example with its own weights and its own ∂L/∂z ~ N(0, 1)."""
     generator = torch.Generator().manual_seed(size)
-    each = []
+    batches = []
     for _ in range(BATCHES):
         shape = (samples // BATCHES, OUTPUTS, size)
         inputs = x.draw((shape[0], size), generator).requires_grad_()
         z = FORWARD[unit](inputs, weights(unit, shape, generator))
         delta = torch.randn(z.shape, generator=generator, dtype=torch.float64)
         (gradient,) = torch.autograd.grad((z * delta).sum(), inputs)
-        each.append([z.mean().item(), z.var().item(), gradient.var().item()])
-    found = np.array(each)
-    return list(zip(found.mean(0).tolist(), (found.std(0, ddof=1) / math.sqrt(BATCHES)).tolist()))
+        batches.append([z.mean().item(), z.var().item(), gradient.var().item()])
+    moments = np.array(batches)
+    return list(zip(moments.mean(0).tolist(), (moments.std(0, ddof=1) / math.sqrt(BATCHES)).tolist()))
 
 
 def measure(options: Options) -> list[Entry]:
@@ -115,13 +116,13 @@ def fails(prediction: float, value: float, error: float) -> bool:
 
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
-    found = measure(options)
+    entries = measure(options)
     with style():
         fig = Figure(figsize=(11.6, 8.4))
         axes = fig.subplots(3, 3, sharex=True)
         for column, unit in enumerate(FORWARD):
             for line, quantity in enumerate(QUANTITIES):
-                _panel(axes[line, column], unit, line, [entry for entry in found if entry[0] == unit])
+                _panel(axes[line, column], unit, line, [entry for entry in entries if entry[0] == unit])
                 axes[line, column].set(ylabel=quantity if column == 0 else "", title=unit if line == 0 else "")
             axes[-1, column].set_xlabel("Inputs of the layer")
         kinds = [Line2D([], [], color=colour, lw=2, label=f"inputs: {x.name}") for x, colour in zip(INPUTS, COLOURS)]
@@ -137,17 +138,17 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         "over the number of inputs. Lines: equations 28 to 31 of the appendix; dots: Monte Carlo."
     )
     title = "Neural Arithmetic Units, appendix B: moments at the start"
-    return Page(title, where(found), [Picture("moments", fig, caption)], [table(found)])
+    return Page(title, where(entries), [Picture("moments", fig, caption)], [table(entries)])
 
 
-def _panel(ax: Axes, unit: str, quantity: int, found: Sequence[Entry]) -> None:
+def _panel(ax: Axes, unit: str, quantity: int, entries: Sequence[Entry]) -> None:
     for x, colour, marker in zip(INPUTS, COLOURS, "os"):
-        own = [entry for entry in found if entry[1] == x]
-        sizes = [size for _, _, size, _ in own]
+        drawn = [entry for entry in entries if entry[1] == x]
+        sizes = [size for _, _, size, _ in drawn]
         ax.plot(sizes, [predicted(unit, n, x)[quantity] for n in sizes], color=colour, lw=1.6)
         if (closed := [exact(unit, n, x) for n in sizes])[0] is not None:
             ax.plot(sizes, [e[quantity] for e in closed if e is not None], color=colour, lw=1, ls=":")
-        values, errors = zip(*(entry[3][quantity] for entry in own))
+        values, errors = zip(*(entry[3][quantity] for entry in drawn))
         low = [min(e, 0.9 * abs(v)) if quantity or unit != "NAC+" else e for v, e in zip(values, errors)]
         ax.errorbar(sizes, values, yerr=[low, errors], fmt=marker, color=colour, ms=4.5, lw=1)
     ax.set_xscale("log", base=2)
@@ -157,27 +158,27 @@ def _panel(ax: Axes, unit: str, quantity: int, found: Sequence[Entry]) -> None:
         ax.set_yscale("log")
 
 
-def where(found: Sequence[Entry]) -> str:
+def where(entries: Sequence[Entry]) -> str:
     """Which predictions fail, in one sentence."""
-    told: dict[str, list[int]] = {}
-    for unit, x, size, values in found:
+    failing: dict[str, list[int]] = {}
+    for unit, x, size, values in entries:
         for name, prediction, (value, error) in zip(QUANTITIES, predicted(unit, size, x), values):
             if fails(prediction, value, error):
-                told.setdefault(f"{name} of {unit} with inputs of {x.name}", []).append(size)
-    if not told:
+                failing.setdefault(f"{name} of {unit} with inputs of {x.name}", []).append(size)
+    if not failing:
         return "No prediction is off by more than a factor of two."
-    all_sizes = len({size for _, _, size, _ in found})
+    all_sizes = len({size for _, _, size, _ in entries})
     parts = [
         f"{what} ({'at all sizes' if len(sizes) == all_sizes else f'from {min(sizes)} inputs on'})"
-        for what, sizes in told.items()
+        for what, sizes in failing.items()
     ]
     return "Off by more than a factor of two, beyond four standard errors: " + "; ".join(parts) + "."
 
 
-def table(found: Sequence[Entry]) -> TextTable:
+def table(entries: Sequence[Entry]) -> TextTable:
     lines = [
         [f"{u}, {x.name}", f"{size}", name, scientific(p), f"{scientific(v)} ± {scientific(e)}", FAILS[fails(p, v, e)]]
-        for u, x, size, values in found
+        for u, x, size, values in entries
         for name, p, (v, e) in zip(QUANTITIES, predicted(u, size, x), values)
     ]  # fmt: skip
     return TextTable(
@@ -191,21 +192,7 @@ EXPERIMENTS = [
         title="Appendix B: mean and variance of outputs and gradients of NAC+, NAC• and NMU, predicted and simulated",
         trainings=lambda options: [],
         show=picture_page(draw, fewer={"samples": SAMPLES}),
-        about=(
-            "What a layer makes of its inputs and gradients before training: the appendix's predictions beside Monte "
-            "Carlo over weights, inputs and gradients (Madsen & Johansen 2020, appendix B)."
-        ),
-        reasons=(
-            "NMU: exact for inputs with mean zero; with inputs from [1, 2), as the task has them, the product grows as "
-            "1.25^n instead of shrinking as 2^−n, and the paper's prediction fails from the start.",
-            "NAC+: the predicted variance counts the inputs' variance alone; the square of their mean adds to it.",
-            "NAC•: the second-order expansion around the mean input fails where that mean is zero: log ε enters with "
-            "its square, predicted means and gradients are too large by orders of magnitude, growing with the layer, "
-            "and the predicted variance of the output is even negative (f(4, 1) < f(1, 2)), so no line is drawn.",
-            "NMU's weights are drawn with variance 1/48, as run; the text proposes 1/4.",
-            "Fan-in and fan-out below 5 count as 5 in NAC's radius, as run.",
-            "For large layers the variances come from rare examples: Monte Carlo then has large errors of its own.",
-        ),
-        takes=(),
+        about=about("nau2020", "moments"),
+        reasons=reasons("nau2020", "moments"),
     )
 ]

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from numerate.experiments.experiment import Recipe
 from numerate.experiments.models import Layer, two_layers
+from numerate.experiments.recipe import Recipe
 from numerate.train import Penalty
 from numerate.units import (
     NAC,
@@ -63,7 +63,7 @@ def activated(activation: str) -> partial[Dense]:
 def recipes(shorter: int = 1, hidden: int = 2) -> dict[str, Recipe]:
     """Printed name -> recipe of all eleven models; ``shorter`` shortens the late penalties with the run."""
     linear = activated("none")
-    found = {
+    return {
         "NAC•,NMU": layers(NAU, NACMulNMU, penalties=late(shorter), hidden=hidden),
         "NAC•,σ": layers(NAC, NACMulSigmoid, hidden=hidden),
         "NAC•": layers(NAC, NACMul, hidden=hidden),
@@ -76,7 +76,6 @@ def recipes(shorter: int = 1, hidden: int = 2) -> dict[str, Recipe]:
         "ReLU": layers(activated("relu"), linear, hidden=hidden),
         "ReLU6": layers(activated("relu6"), linear, hidden=hidden),
     }
-    return found
 
 
 def gated_recipes(shorter: int = 1) -> dict[str, Recipe]:

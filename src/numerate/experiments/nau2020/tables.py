@@ -4,48 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numerate import published
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.nau2020 import figure9
 from numerate.experiments.nau2020.recipes import INPUTS, OWN, SHORTER, gated_recipes, recipes, setting
 from numerate.experiments.pages import comparison_page
-from numerate.report import Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Comparison, Layout, PublishedTest, comparison
 from numerate.results import Row
 from numerate.tasks import Arithmetic, ten_parameter_function
 from numerate.tasks.task import Task
 from numerate.train import Training
 
 OPERATIONS = ("mul", "div", "add", "sub", "sqrt", "square")
-REASONS = (
-    "NAC•,NMU has NAU as its first layer and ReLU, ReLU6 a linear last layer: so they were run, though Table 4 says "
-    "otherwise.",
-    "The success threshold counts each subset and overlap one element too long (26 and 13), as the published one did.",
-    "The published solved-at means and sparsity means are not sample means; the columns 'as published' use the same "
-    "estimators.",
-    "Random numbers differ: ours are keyed by seed, purpose and step, so single seeds do not correspond.",
-)
-GATED = (
-    "68 of our 100 runs overflow, 62 of them within 200 steps, and some of the others are solved. Plain PyTorch with "
-    "the authors' own random numbers does the same on + (python -m benchmarks.gated_plainly add); why none of the "
-    "published runs was solved is not known."
-)
-NOTES = {("6", "Gated NAU/NMU", operation): GATED for operation in ("add", "sub")}
-"""(table, model, operation) -> what is known about a cell that differs."""
-SHORT_SUMS = (
-    "Quick + and − keep the 100 inputs. Among 10, − is another task: Linear solved it in 10 of 10 runs (published: "
-    "7 %), and NAU in 1 of 10 (published: 100 %) when its penalty was shortened with the run, to set in at step 500. "
-    "All ten had found the right weights (rounded, they err by 1e-13), but under the penalty NAU's weights keep a "
-    "jitter near 1e-4, and the threshold of − allows 1e-5: it is passed before the penalty has grown, or not at all. "
-    "From step 5,000 on, as published, 9 of 10 runs among 10 inputs passed it, and 10 of 10 without penalty; the "
-    "published median of the step at which NAU solves − is 5,000, too.",
-    "200,000 steps are too few for NAC+ on + (published median of solved-at: 250,000), for NALU on both (1.5 and 1.9 "
-    "million) and for NMU on − (1 million, where its penalty sets in); the sizes of quick + and − were chosen after "
-    "these results.",
-)
-ABOUT = (
-    "Two layers of two hidden values learn sums of two subsets of 100 inputs and an operation on them, from [1, 2), "
-    "and are tested on [2, 6) (Madsen & Johansen 2020, section 4.1)."
-)
+OVERFLOWING = {("6", "Gated NAU/NMU", operation) for operation in ("add", "sub")}
+"""(table, model, operation) of cells that differ because runs overflow."""
 
 
 @dataclass(frozen=True)
@@ -73,27 +48,28 @@ def trainings(cells: Sequence[tuple[str, str]], places: dict[str, Place], option
 
 
 def compare(table: str, rows: Sequence[Row], options: Options) -> Comparison:
-    return comparison(
-        rows,
-        published.cells(paper="nau2020", table=table),
-        title=f"Neural Arithmetic Units, Table {table}",
+    layout = Layout(
         panel="task",
         x="operation",
         xs=OPERATIONS,
         match=lambda cell: ("Arithmetic", cell.model, cell.op),
-        notes={
-            ("Arithmetic", model, op): note
-            for (place, model, op), note in NOTES.items()
-            if place == table and options.size == "paper"
-        },
         x_title="Operation",
-        other_setting=options.size == "smoke",
-        along="series" if options.size == "quick" and table != "1" else None,  # another setting: orders, not rates
         panel_titles={"Arithmetic": "Ten-parameter function" if table == "1" else "Arithmetic task"},
+    )
+    short = "rates" if table == "1" else "series"  # quick runs of the others are of another setting: orders, not rates
+    (overflow,) = reasons("nau2020", "gated")
+    notes = {("Arithmetic", model, op): overflow for place, model, op in OVERFLOWING if place == table}
+    return comparison(
+        rows,
+        published.cells(paper="nau2020", table=table),
+        title=f"Neural Arithmetic Units, Table {table}",
+        layout=layout,
+        test=PublishedTest({"smoke": None, "quick": short, "paper": "rates"}[options.size]),
+        notes=notes if options.size == "paper" else {},
     )
 
 
-def experiment(table: str, title: str, about: str, steps: int, gated: bool = False) -> Experiment:
+def experiment(table: str, title: str, steps: int = 5_000_000, gated: bool = False) -> Experiment:
     cells = list(dict.fromkeys((c.op, c.model) for c in published.cells(paper="nau2020", table=table)))
     operations = list(dict.fromkeys(operation for operation, _ in cells))
 
@@ -108,28 +84,24 @@ def experiment(table: str, title: str, about: str, steps: int, gated: bool = Fal
     def work(options: Options) -> list[Training]:
         return trainings(cells, {operation: place(operation, options.size) for operation in operations}, options)
 
-    gates = (lambda rows, options: figure9.pictures(work(options), rows, options)) if gated else None
-    show = comparison_page(lambda rows, options: compare(table, rows, options), pictures=gates)
     return Experiment(
         f"nau2020/table{table}",
         title,
         work,
-        show,
-        about,
-        REASONS,
-        SHORT_SUMS if table in ("2", "6") else (),
+        comparison_page(
+            lambda rows, options: compare(table, rows, options), pictures=figure9.pictures if gated else None
+        ),
+        about("nau2020", "table1" if table == "1" else "arithmetic"),
+        reasons("nau2020", "models", "arithmetic"),
+        reasons("nau2020", "sums-quick") if table in ("2", "6") else (),
+        units=tuple(dict.fromkeys(model for _, model in cells)),
         own=OWN,
     )
 
 
 EXPERIMENTS = [
-    experiment(
-        "1",
-        "Table 1: the ten-parameter function (x1 + x2)(x1 + x2 + x3 + x4)",
-        "Two layers of two hidden values learn (x1 + x2)(x1 + x2 + x3 + x4) from [1, 2) and are tested on [2, 6).",
-        200_000,
-    ),
-    experiment("2", "Table 2: the arithmetic task, the main models, × + −", ABOUT, 5_000_000),
-    experiment("5", "Table 5: does the gate choose? A sum layer and a gated unit", ABOUT, 5_000_000, gated=True),
-    experiment("6", "Table 6: the arithmetic task, eleven models, six operations", ABOUT, 5_000_000),
+    experiment("1", "Table 1: the ten-parameter function (x1 + x2)(x1 + x2 + x3 + x4)", steps=200_000),
+    experiment("2", "Table 2: the arithmetic task, the main models, × + −"),
+    experiment("5", "Table 5: does the gate choose? A sum layer and a gated unit", gated=True),
+    experiment("6", "Table 6: the arithmetic task, eleven models, six operations"),
 ]

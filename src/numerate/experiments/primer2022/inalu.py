@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
-from numerate.report import Claim, Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Claim, Comparison, Layout, comparison
 from numerate.report.errors import ERROR, ERRORS, errors
 from numerate.report.text import percent
 from numerate.results import Row
@@ -15,6 +18,7 @@ from numerate.train import Adam, Penalty, Restart, Training
 from numerate.units import INALU, NALU, After, penalty
 
 OPERATIONS = ("add", "sub", "mul", "div")
+UNITS = ("NALU", "iNALU")
 UNIFORM, NORMAL, EXPONENTIAL = (
     Distribution("uniform", -10, -5), Distribution("normal", 8, 10), Distribution("exponential", 0, 0.5),
 )  # fmt: skip
@@ -65,11 +69,15 @@ def trainings(name: str, options: Options) -> list[Training]:
 
 def compare(name: str, rows: Sequence[Row], options: Options) -> Comparison:
     title, distributions, _ = EXPERIMENT[name]
-    return comparison(
-        rows, title=title, x="inputs", xs=[d.name for d in distributions], panels=list(OPERATIONS),
-        order=["NALU", "iNALU"], measure=errors, metrics=ERRORS, x_title="Distribution of the training inputs",
+    layout = Layout(
+        x="inputs",
+        xs=[distribution.name for distribution in distributions],
+        panels=list(OPERATIONS),
+        order=UNITS,
+        x_title="Distribution of the training inputs",
         joined=name == "magnitude",
-    )  # fmt: skip
+    )
+    return comparison(rows, title=title, layout=layout, measure=errors, metrics=ERRORS)
 
 
 def claims(name: str, compared: Comparison) -> list[Claim]:
@@ -86,12 +94,12 @@ def claims(name: str, compared: Comparison) -> list[Claim]:
                 solved[exponential] >= 0.5,
             )
         ]
-    needed = {(o, unit, d.name) for o in OPERATIONS for unit in ("NALU", "iNALU") for d in MAGNITUDES}
+    needed = {(o, unit, d.name) for o in OPERATIONS for unit in UNITS for d in MAGNITUDES}
     if name != "magnitude" or not needed <= solved.keys():
         return []
     above = compared.xs[2:]
 
-    def told(unit: str, operations: Sequence[str]) -> str:
+    def listed(unit: str, operations: Sequence[str]) -> str:
         lines = [f"{o} {', '.join(f'{error[o, unit, x]:.0e}' for x in compared.xs)}" for o in operations]
         return f"median errors from small to large inputs: {'; '.join(lines)}."
 
@@ -99,15 +107,15 @@ def claims(name: str, compared: Comparison) -> list[Claim]:
     return [
         Claim(
             "NALU fails on magnitudes greater than 1.",
-            told("NALU", OPERATIONS),
+            listed("NALU", OPERATIONS),
             max(solved[o, "NALU", x] for o in OPERATIONS for x in above) < 0.5,
         ),
         Claim(
-            "iNALU remains unaffected for addition and subtraction.", told("iNALU", ("add", "sub")), min(sums) >= 0.8
+            "iNALU remains unaffected for addition and subtraction.", listed("iNALU", ("add", "sub")), min(sums) >= 0.8
         ),
         Claim(
             "Multiplication performance is coupled to magnitude where extrapolation error increases with magnitude.",
-            told("iNALU", ("mul",)),
+            listed("iNALU", ("mul",)),
             all(error["mul", "iNALU", a] < error["mul", "iNALU", b] for a, b in pairwise(compared.xs[1:])),
         ),
     ]
@@ -121,27 +129,9 @@ def experiment(name: str) -> Experiment:
         show=comparison_page(
             lambda rows, options: compare(name, rows, options), lambda compared: claims(name, compared)
         ),
-        about=(
-            "NALU and iNALU learn one operation on two numbers; success is a mean squared error below 1e-5 on inputs "
-            "from elsewhere (Schlör et al. 2020; Primer, 6.3). U: uniform; N: normal, cut off at three standard "
-            "deviations; E: exponential with this mean."
-        ),
-        reasons=(
-            "Training is the Primer's (Adam 1e-3, gradients clipped at 0.1, restarts by the validation error), the "
-            "initialisation Schlör et al.'s; they train 64,000 fixed examples with RMSProp 1e-2, weights and gates in "
-            "turn, and judge the last step rather than the best validation point.",
-            "Normal numbers are made from uniform ones by Giles' approximation of the inverse error function, "
-            "exponential ones by −log(1 − u), so that training stays inside the compiled loop.",
-            "The released code takes 0.2 and 0.8 as means of the exponential; the Primer reads 0.2 as a rate (mean 5).",
-            "Magnitudes are ours, since neither paper nor code states them: training on [−m, m), test on [−2m, −m), as "
-            "their U(−5, 5) is tested on U(−10, −5). The choice matters: trained on [m/10, m) and tested on [m, 2m), "
-            "none of the three claims held at quick size (NALU's − and ÷ came close, iNALU failed + below 1).",
-            "iNALU's penalty and restarts ask whether an error is below 1, whatever the size of the inputs: inputs "
-            "below 1 pass at once, and the penalty may freeze weights that are not right yet (× at magnitude 0.1); the "
-            "claim about × is therefore judged from magnitude 1 on.",
-            "Seen at quick size: iNALU solves +, − and × everywhere but × on E(0.2), which it solves once 8 redundant "
-            "inputs are there, and ÷ nowhere reliably, as 6.3 tells; NALU's errors on E shrink with redundant inputs.",
-        ),
+        about=about("primer2022", "inalu"),
+        reasons=reasons("primer2022", "inalu"),
+        units=UNITS,
     )
 
 

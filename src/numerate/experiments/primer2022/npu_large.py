@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from numerate import published
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import Layer, after_sums, two_layers
 from numerate.experiments.pages import comparison_page
-from numerate.report import Claim, Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Claim, Comparison, Layout, PublishedTest, comparison
 from numerate.report.errors import ERROR, ERRORS, errors
 from numerate.report.text import scientific
 from numerate.results import Row
@@ -30,7 +33,7 @@ SIZES = {"smoke": (10, 5, 1), "quick": (20, 10, 2), "paper": (100, 50, 12)}
 """Inputs, subset, overlap."""
 
 
-def recipe(name: str, operation: str, options: Options, hidden: int) -> Recipe:
+def recipe_for(name: str, operation: str, options: Options, hidden: int) -> Recipe:
     """L1 on all weights, ten times stronger after every fifth of a run of 50,000 steps; faster rate for sums."""
     start, end = (1e-9, 1e-7) if operation == "inverse" else (1e-5, 1e-4)
     first, second = LAYERS[name]
@@ -43,7 +46,7 @@ def trainings(options: Options) -> list[Training]:
     inputs, subset, overlap = SIZES[options.size]
     operations = tuple(TITLES) if options.size == "paper" else ("add",) if options.size == "smoke" else QUICK
     return [
-        each.training(
+        recipe.training(
             task=LargeScale(operation, inputs=inputs, subset=subset, overlap=overlap),
             seeds=options.seed_range(smoke=2, quick=4, paper=10),
             steps=STEPS[options.size],
@@ -52,22 +55,32 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "operation": operation, "size": f"{inputs} inputs"},
         )
         for operation in operations
-        for name, each in choose_recipes(
+        for name, recipe in choose_recipes(
             options.units,
-            {name: recipe(name, operation, options, inputs) for name in LAYERS},
+            {name: recipe_for(name, operation, options, inputs) for name in LAYERS},
             placed=partial(after_sums, hidden=inputs),
         ).items()
     ]
 
 
 def compare(rows: Sequence[Row], options: Options) -> Comparison:
-    place = f"{SIZES[options.size][0]} inputs"
+    panel = f"{SIZES[options.size][0]} inputs"
     return comparison(
-        rows, published.cells(paper="npu2020"), title="Primer 2022: Heim et al.'s large-scale arithmetic",
-        panel="size", x="operation", other_setting=options.size != "paper",
-        xs=list(TITLES), match=lambda cell: (place, cell.model, cell.op), measure=errors, metrics=ERRORS,
-        x_title="Function", order=list(LAYERS),
-    )  # fmt: skip
+        rows,
+        published.cells(paper="npu2020"),
+        title="Primer 2022: Heim et al.'s large-scale arithmetic",
+        layout=Layout(
+            panel="size",
+            x="operation",
+            xs=list(TITLES),
+            order=list(LAYERS),
+            match=lambda cell: (panel, cell.model, cell.op),
+            x_title="Function",
+        ),
+        test=PublishedTest("rates" if options.size == "paper" else None),
+        measure=errors,
+        metrics=ERRORS,
+    )
 
 
 def claims(compared: Comparison) -> list[Claim]:
@@ -76,7 +89,7 @@ def claims(compared: Comparison) -> list[Claim]:
     if not {(operation, name) for operation in ("add", "mul", "inverse") for name in LAYERS} <= error.keys():
         return []
 
-    def told(operation: str) -> str:
+    def listed(operation: str) -> str:
         return ", ".join(f"{name} {scientific(error[operation, name])}" for name in LAYERS) + "."
 
     others = min(error["inverse", name] for name in LAYERS if name not in ("NPU", "Real NPU"))
@@ -84,17 +97,17 @@ def claims(compared: Comparison) -> list[Claim]:
     return [
         Claim(
             "For division the best module is NPU (or RealNPU).",
-            told("inverse"),
+            listed("inverse"),
             None if 0.5 < ratio < 2 else ratio < 1,
         ),
         Claim(
             "The NPU is outperformed by the NMU for multiplication.",
-            told("mul"),
+            listed("mul"),
             error["mul", "NMU"] < error["mul", "NPU"],
         ),
         Claim(
             "Stacked on top of a NAU, the NPU performs similar to the NMU for addition.",
-            told("add"),
+            listed("add"),
             0.1 < error["add", "NPU"] / error["add", "NMU"] < 10,
         ),
     ]
@@ -106,24 +119,10 @@ EXPERIMENTS = [
         title="Heim et al.: large-scale arithmetic, 100 inputs, 100 hidden values, five models",
         trainings=trainings,
         show=comparison_page(compare, claims),
-        about=(
-            "Two layers with 100 hidden values learn sums of two halves of 100 inputs and a function of them; the "
-            "median of the test error over runs (Heim et al. 2020; Primer, 6.2)."
-        ),
-        reasons=(
-            "Inputs: the first 4096 points of Sobol's sequence, digitally shifted at random for each run and drawn "
-            "with replacement; the authors draw ever new points of the sequence.",
-            "The authors' own table has NPU, RealNPU, Naive NPU, NMU, NALU in this order for × (extrapolation), as our "
-            "quick runs do; the Primer's text says that NMU is ahead of NPU.",
-            "Adam in place of RMSProp, and the units' own initialisation in place of U(0, 0.1).",
-            "50,000 steps (Primer, Table 2); the released configuration says 100,000.",
-            "Test ranges: the Primer's Table 2; √a has [0, 6) as in the released script.",
-            "1 / a on (−0.5, 0.5): sums near zero dominate the mean squared error, so single test points decide it.",
-        ),
-        quick_reasons=(
-            "Quick size has 20 inputs and hidden values, so that runs are long enough to end; the authors' medians "
-            "belong to 100.",
-        ),
+        about=about("primer2022", "npu-large"),
+        reasons=reasons("primer2022", "npu-large"),
+        quick_reasons=reasons("primer2022", "npu-large-quick"),
+        units=LAYERS,
         own="the second of two layers, behind an NAU, as NPU and NMU are",
     )
 ]

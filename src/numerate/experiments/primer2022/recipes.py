@@ -1,6 +1,6 @@
 """How the Primer trained each unit on the single module task (Tables 5 to 8, and the released code)."""
 
-from numerate.experiments.experiment import Recipe
+from numerate.experiments.recipe import Recipe
 from numerate.train import Adam, Penalty, Restart
 from numerate.units import GNALU, INALU, NAC, NALU, NAU, NMU, NPU, After, Growth, NACMul, Ramp, RealNPU, l1, penalty
 

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
-from numerate.report import SUCCESS, Claim, Comparison, comparison
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
 from numerate.report.text import percent
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
@@ -21,7 +24,7 @@ FIGURES = {"18": ("iNALU", "add", 10), "19": ("NAU", "add", 10), "20": ("NAU", "
 """Figure -> unit, operation, inputs."""
 
 
-def recipe(unit: str, steps: int) -> Recipe:
+def recipe_for(unit: str, steps: int) -> Recipe:
     """NAU's penalty from half to three quarters of the run (50,000 to 75,000 of 100,000); iNALU's after a tenth."""
     if unit == "NAU":
         return Recipe(NAU, penalties=(Penalty(penalty, Ramp(0.01, steps // 2, steps * 3 // 4)),))
@@ -33,13 +36,13 @@ def trainings(figure: str, options: Options) -> list[Training]:
     steps = STEPS[options.size]
     ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0),))
     return [
-        each.training(
+        recipe.training(
             task=SingleModule(operation, span, PRIMER_RANGES[span], inputs=inputs),  # type: ignore[index]
             seeds=options.seed_range(**SEEDS),
             steps=steps,
             labels={"unit": name, "operation": operation, "range": span},
         )
-        for name, each in choose_recipes(options.units, {unit: recipe(unit, steps)}).items()
+        for name, recipe in choose_recipes(options.units, {unit: recipe_for(unit, steps)}).items()
         for span in ranges
     ]
 
@@ -47,7 +50,7 @@ def trainings(figure: str, options: Options) -> list[Training]:
 def compare(figure: str, rows: Sequence[Row], options: Options) -> Comparison:
     unit, _, inputs = FIGURES[figure]
     title = f"Primer 2022, Figure {figure}: {unit} with {inputs} inputs"
-    return comparison(rows, title=title, xs=list(PRIMER_RANGES))
+    return comparison(rows, title=title, layout=Layout(xs=list(PRIMER_RANGES)))
 
 
 def claims(figure: str, compared: Comparison) -> list[Claim]:
@@ -87,18 +90,10 @@ def experiment(figure: str) -> Experiment:
         show=comparison_page(
             lambda rows, options: compare(figure, rows, options), lambda compared: claims(figure, compared)
         ),
-        about=f"Does {unit} still find its two inputs among {inputs}? (Mistry et al. 2022, 6.5.)",
-        reasons=(
-            "The figure is known to us as text (6.5) alone; there are no published points to overlay.",
-            "The released scripts hold NAU's runs for 100 inputs with + and 10 with −, the paper shows 10 with + and "
-            "100 with −; settings are those of the scripts: 100,000 steps, penalty from 50,000 to 75,000.",
-            "Seen with 10 seeds: NAU loses 1 of 10 runs with 10 inputs and 2 to 3 of 10 with 100, on these two ranges "
-            "alone, and rounding brings it to 100 % everywhere; iNALU succeeds on ±[10, 20) alone.",
-            "The two inputs are neighbours at a place drawn once per run.",
-            "NAU near ±[1.1, 1.2): the weights are right to about 1e-4, but Adam at a constant rate and the linear "
-            "penalty jitter around zero, above the threshold; the column 'snapped' shows what rounding makes of them.",
-        ),
-        takes=("units", "ranges"),
+        about=about("primer2022", "redundancy").format(unit=unit, inputs=inputs),
+        reasons=reasons("primer2022", "redundancy"),
+        units=(unit,),
+        ranges=tuple(PRIMER_RANGES),
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, vmap
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
+from numerate.experiments.remarks import about
 from numerate.report import Claim, Page, Picture
 from numerate.report.figures import COLOURS, FAINT, style
 from numerate.report.surfaces import BALANCE, colour_bar, heat_map, landscape
@@ -69,11 +70,11 @@ def steepest(weight: Callable[[Tensor, Tensor], Tensor]) -> float:
 
 
 def draw_weights(rows: Sequence[Row], options: Options) -> Page:
-    axis, found = weights(POINTS[options.size])
+    axis, surfaces = weights(POINTS[options.size])
     norm = Normalize(-1, 1)
     with style():
         fig = Figure(figsize=(8.6, 7.0), dpi=130)
-        for column, (name, w) in enumerate(found.items()):
+        for column, (name, w) in enumerate(surfaces.items()):
             space = fig.add_subplot(2, 2, column + 1, projection="3d")
             landscape(space, axis, axis, w, norm, BALANCE)
             space.set(title=name, xlabel="Ŵ", ylabel="M̂", zticks=[-1, 0, 1])
@@ -101,15 +102,13 @@ EXPERIMENTS = [
         "Figure 10: shapes of the regularisers of NAU, NMU and iNALU",
         lambda options: [],
         picture_page(draw_shapes, fewer={"points": POINTS}),
-        "What pulls weights to discrete values, and when (Mistry et al. 2022, section 5.3).",
-        takes=(),
+        about("primer2022", "figure10"),
     ),
     Experiment(
         "primer2022/figure11",
         "Figure 11: the weight of NALU and G-NALU, base e and base φ",
         lambda options: [],
         picture_page(draw_weights, smoother, {"points": POINTS}),
-        "The weight that two parameters make, and how steeply (Mistry et al. 2022, 5.4; after Rana et al. 2019).",
-        takes=(),
+        about("primer2022", "figure11"),
     ),
 ]

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from numerate.experiments.experiment import Experiment, Options, Recipe, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import two_layers
 from numerate.experiments.pages import picture_page
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
 from numerate.report import Page, Picture, TextTable
 from numerate.report.figures import COLOURS, style
 from numerate.report.text import number
 from numerate.results import Row
+from numerate.results.outcome import below_threshold
 from numerate.tasks.sir import FractionalSIR
 from numerate.train import Adam, Penalty, Training
 from numerate.units import NAU, Constant, NaiveRealNPU, RealNPU, l1
@@ -37,7 +41,7 @@ def before_sums(recipe: Recipe) -> Recipe:
 
 
 def trainings(options: Options) -> list[Training]:
-    known = {"Naive Real NPU": RECIPES["Naive Real NPU"]} if options.size == "smoke" else RECIPES
+    default = ("Naive Real NPU",) if options.size == "smoke" else None
     return [
         recipe.training(
             task=FractionalSIR(),
@@ -46,7 +50,7 @@ def trainings(options: Options) -> list[Training]:
             evaluation_size=2000,
             labels={"unit": name, "operation": "SIR"},
         )
-        for name, recipe in choose_recipes(options.units, known, placed=before_sums).items()
+        for name, recipe in choose_recipes(options.units, RECIPES, default=default, placed=before_sums).items()
     ]
 
 
@@ -97,11 +101,11 @@ def equations(powers: np.ndarray, factors: np.ndarray) -> list[str]:
         " ".join(name if round(p, 2) == 1 else f"{name}^{p:.2f}" for name, p in zip(NAMES, row) if round(p, 2) != 0)
         for row in powers
     ]
-    found = []
+    lines = []
     for name, row in zip(NAMES, factors):
         terms = [f"{'−' if c < 0 else '+'} {abs(c):.2g} {term}".rstrip() for c, term in zip(row, products) if c != 0]
-        found.append(f"d{name} = " + (" ".join(terms).removeprefix("+ ") or "0"))
-    return found
+        lines.append(f"d{name} = " + (" ".join(terms).removeprefix("+ ") or "0"))
+    return lines
 
 
 def error(powers: np.ndarray, factors: np.ndarray, task: FractionalSIR) -> float:
@@ -119,12 +123,12 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         if unit not in RECIPES:
             lines.append([unit, f"{len(runs)}", raw, "–", "–", "–"])
             continue
-        found = [polish(run.weights["best"], task) for run in runs[:8]]  # the eight that fit best
-        errors = [error(*each, task) for each in found]
-        right = sum(e < task.threshold() for e in errors)
-        best[unit] = found[int(np.argmin(errors))]
-        told = [f"{len(runs)}", raw, f"{right} of {len(found)}", number(min(errors))]
-        lines.append([unit, *told, "; ".join(equations(*best[unit]))])
+        polished = [polish(run.weights["best"], task) for run in runs[:8]]  # the eight that fit best
+        errors = [error(*weights, task) for weights in polished]
+        right = int(below_threshold(errors, task.threshold()).sum())
+        best[unit] = polished[int(np.argmin(errors))]
+        counts = [f"{len(runs)}", raw, f"{right} of {len(polished)}", number(min(errors))]
+        lines.append([unit, *counts, "; ".join(equations(*best[unit]))])
     factors = np.array([[-0.06, 0, 0.01], [0.06, -0.05, 0], [0, 0.05, -0.01]])
     true = "; ".join(equations(np.array([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]), factors))
     header = ["unit", "runs", "best test error", "right after pruning", "best test error then", "equation of the best"]
@@ -143,13 +147,13 @@ def _picture(task: FractionalSIR, best: Mapping[str, tuple[np.ndarray, np.ndarra
         fig = Figure(figsize=(10.8, 3.2 * len(task.test_starts)), layout="constrained")
         axes = fig.subplots(len(task.test_starts), 2, squeeze=False, sharex=True)
         for line, (left, right) in enumerate(axes):
-            here = slice(line * len(days), (line + 1) * len(days))
+            shown = slice(line * len(days), (line + 1) * len(days))
             for i, name in enumerate(NAMES):
-                left.plot(days, states[here, i], color=COLOURS[i], lw=1.6, label=name)
-                right.plot(days, wanted[here, i], "o", ms=3, color=COLOURS[i], label=f"d{name}, seen")
-                for (unit, found), dashes in zip(best.items(), ("-", "--", ":")):
-                    there = slopes(states[here], *found)[:, i]
-                    right.plot(days, there, dashes, color=COLOURS[i], lw=1.1, label=unit if i == 0 else None)
+                left.plot(days, states[shown, i], color=COLOURS[i], lw=1.6, label=name)
+                right.plot(days, wanted[shown, i], "o", ms=3, color=COLOURS[i], label=f"d{name}, seen")
+                for (unit, weights), dashes in zip(best.items(), ("-", "--", ":")):
+                    fitted = slopes(states[shown], *weights)[:, i]
+                    right.plot(days, fitted, dashes, color=COLOURS[i], lw=1.1, label=unit if i == 0 else None)
             left.set(ylabel="people", title="Epidemics that training did not see" if line == 0 else "")
             right.set(ylabel="change per day", title="Slopes: seen, and by the equations found" if line == 0 else "")
             if line == 0:
@@ -166,20 +170,9 @@ EXPERIMENTS = [
         title="Heim et al.: the equation of an epidemic (SIR with fractional powers) from its slopes",
         trainings=trainings,
         show=picture_page(draw),
-        about=(
-            "Four products of powers, then sums of them, learn dS, dI and dR of a fractional SIR model; small weights "
-            "are pruned, the rest is fitted once more, and the equation is read off (Heim et al. 2020; Primer, 6.3)."
-        ),
-        reasons=(
-            "Heim et al. fit one trajectory through an ODE solver, with RMSProp and then L-BFGS. Ours fits slopes "
-            "(central differences) on four trajectories: on a single one S, I and R are functions of each other, and "
-            "many equations fit. Adam comes first, least squares after pruning.",
-            "The model is theirs: β I^0.5 S^0.5 with β 0.06, recovery 0.05, waning immunity 0.01; starts other than "
-            "(100, 0.01, 0) are ours.",
-            "The weights of a unit of your own are not read as powers: it is shown with its test error alone.",
-            "NAU keeps its factors within ±1 without being drawn to −1, 0 and 1; an L1 penalty makes powers and "
-            "factors sparse.",
-        ),
+        about=about("primer2022", "npu-sir"),
+        reasons=reasons("primer2022", "npu-sir"),
+        units=RECIPES,
         own="the first of two layers, with four hidden values, before an NAU, as the Real NPU is",
     )
 ]

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from numerate import published
-from numerate.experiments.experiment import Experiment, Options, choose_recipes
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.recipes import RECIPES
-from numerate.report import Comparison, comparison
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Comparison, Layout, PublishedTest, comparison
 from numerate.results import Row
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Training
@@ -15,23 +17,12 @@ TABLES = {"9": "add", "10": "sub", "11": "mul", "12": "div"}
 STEPS = {"smoke": 1000, "quick": 50_000, "paper": 50_000}
 SEEDS = {"smoke": 2, "quick": 10, "paper": 25}
 NAMES = {"add": "addition", "sub": "subtraction", "mul": "multiplication", "div": "division"}
-ABOUT = (
-    "One unit learns one operation on two inputs from one range and is tested on another; a run succeeds if its test "
-    "error at the best validation point is below that of the exact weights off by 1e-5 (Mistry et al. 2022, 6.5)."
-)
-REASONS = (
-    "The published solved-at means maximise a gamma likelihood whose variance is stuck at the sample variance, and the "
-    "published sparsity means are half the mean unless tiny; the columns 'as published' use the same estimators.",
-    "Random numbers differ: ours are keyed by seed, purpose and step, so single seeds do not correspond.",
-    "Targets are computed in float32; the authors combine in float64 and round once.",
-)
 
 
 def trainings(operations: Sequence[str], options: Options) -> list[Training]:
     seeds = options.seed_range(**SEEDS)
     ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0), (-2.0, 2.0)))
     steps = STEPS[options.size]
-    names = [name for operation in operations for name in RECIPES[operation]]
     return [
         recipe.training(
             task=SingleModule(operation, span, PRIMER_RANGES[span]),  # type: ignore[index]
@@ -40,7 +31,7 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
             labels={"unit": name, "operation": operation, "range": span},
         )
         for operation in operations
-        for name, recipe in choose_recipes(options.units, RECIPES[operation], elsewhere=names).items()
+        for name, recipe in choose_recipes(options.units, RECIPES[operation]).items()
         for span in ranges
     ]
 
@@ -48,8 +39,9 @@ def trainings(operations: Sequence[str], options: Options) -> list[Training]:
 def compare(tables: Sequence[str], rows: Sequence[Row], options: Options) -> Comparison:
     theirs = [cell for table in tables for cell in published.cells(paper="primer2022", table=table)]
     title = f"Primer 2022, Table {tables[0]}" if len(tables) == 1 else "Primer 2022, Tables 9 to 12"
-    smoke = options.size == "smoke"
-    return comparison(rows, theirs, title=title, panels=list(NAMES), xs=list(PRIMER_RANGES), other_setting=smoke)
+    layout = Layout(panels=list(NAMES), xs=list(PRIMER_RANGES))
+    test = PublishedTest(None if options.size == "smoke" else "rates")
+    return comparison(rows, theirs, title=title, layout=layout, test=test)
 
 
 def experiment(id: str, title: str, tables: Sequence[str]) -> Experiment:
@@ -59,9 +51,10 @@ def experiment(id: str, title: str, tables: Sequence[str]) -> Experiment:
         title=title,
         trainings=lambda options: trainings(operations, options),
         show=comparison_page(lambda rows, options: compare(tables, rows, options)),
-        about=ABOUT,
-        reasons=REASONS,
-        takes=("units", "ranges"),
+        about=about("primer2022", "tables"),
+        reasons=reasons("primer2022", "tables"),
+        units=tuple(dict.fromkeys(name for operation in operations for name in RECIPES[operation])),
+        ranges=tuple(PRIMER_RANGES),
     )
 
 

@@ -96,7 +96,9 @@ def _emitted(
     together = _residuals(function, starts[0], columns)
     chosen = range(0, len(columns[0]), max(1, len(columns[0]) // 16))
     alone = [_residuals(function, starts[0], [column[i : i + 1] for column in columns])[0] for i in chosen]
-    if not np.allclose(np.stack(alone), together[list(chosen)], rtol=1e-9, atol=1e-12 * _size(together), equal_nan=True):
+    if not np.allclose(
+        np.stack(alone), together[list(chosen)], rtol=1e-9, atol=1e-12 * _size(together), equal_nan=True
+    ):
         raise NotLowered("a residual that depends on other rows")
     return emitted.fit(starts, columns, settings, threads)
 
@@ -113,7 +115,9 @@ def _residuals(function: Function, point: Array, columns: list[Tensor]) -> Array
 
 def _checked(function: Function, parameters: Tensor, data: Tensor | Sequence[Tensor]) -> tuple[Array, list[Tensor]]:
     """Starts and columns in float64. Raises ValueError if their shapes or the function's do not fit."""
-    columns = [torch.as_tensor(c).detach().to("cpu", torch.float64) for c in ([data] if isinstance(data, Tensor) else data)]
+    columns = [
+        torch.as_tensor(c).detach().to("cpu", torch.float64) for c in ([data] if isinstance(data, Tensor) else data)
+    ]
     starts = torch.as_tensor(parameters).detach().to("cpu", torch.float64)
     if starts.ndim != 2 or 0 in starts.shape:
         raise ValueError(f"parameters must be (starts, P) with at least one of each, got {tuple(starts.shape)}")

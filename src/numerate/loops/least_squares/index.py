@@ -250,7 +250,9 @@ class _Projection:
             values.append(w * np.einsum("snm,sm->sn", slopes, c) / half[:, :, j])
         along = t.Z @ N.swapaxes(1, 2)  # (S, n, d - r)
         J = np.stack(values, -1)[..., None] * along[..., None, :]  # (S, n, 1 + r, d - r)
-        J[:, :, 1:] -= (values[0][..., None] * U)[..., None] * np.einsum("sjd,sd->sj", N, a)[:, None, None]  # a turns with B
+        J[:, :, 1:] -= (values[0][..., None] * U)[..., None] * np.einsum("sjd,sd->sj", N, a)[
+            :, None, None
+        ]  # a turns with B
         J = J.reshape(*w.shape, J.shape[2] * J.shape[3])
         J = J - orthonormal @ (orthonormal.swapaxes(1, 2) @ J)
         return J.swapaxes(1, 2) @ J, np.einsum("snk,sn->sk", J, residual), N

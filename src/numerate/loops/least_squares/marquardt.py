@@ -106,7 +106,9 @@ def _minimise(model: Model, starts: Array, settings: Settings) -> Found:
         slow = 1 - losses / loss < settings.small_gain
         still = np.where(better, np.where(begun & slow, still + 1, 0), still)
         ratio = (loss - losses) / predicted
-        eased = np.where(ratio > 0.75, np.maximum(damping / 4, LEAST_DAMPING), damping * np.where(ratio < 0.25, 2.0, 1.0))
+        eased = np.where(
+            ratio > 0.75, np.maximum(damping / 4, LEAST_DAMPING), damping * np.where(ratio < 0.25, 2.0, 1.0)
+        )
         damping = np.where(begun, np.where(better, eased, damping * 3.0 * 2.0**refused), damping)
         refused = np.where(better, 0, refused + begun)
         evaluations = evaluations + 1
@@ -117,7 +119,9 @@ def _minimise(model: Model, starts: Array, settings: Settings) -> Found:
         if normal is None:
             normal, slope, frame = (np.full((len(lanes), *part.shape[1:]), np.nan) for part in parts)
             largest = np.zeros_like(slope)
-            found = Found(point.copy(), loss.copy(), np.full((count, *normal.shape[1:]), np.nan), evaluations * 0, begun)
+            found = Found(
+                point.copy(), loss.copy(), np.full((count, *normal.shape[1:]), np.nan), evaluations * 0, begun
+            )
         assert slope is not None and frame is not None and largest is not None and found is not None
         for kept, part in zip((normal, slope, frame), parts):
             kept[better] = part

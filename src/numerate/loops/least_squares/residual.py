@@ -79,11 +79,20 @@ class Emitted:
             lines.append(f"  const {_type(value)} v{value.index} = {f'{text} != 0.0' if _is_truth(value) else text};")
         lines += self.body([v for v in made if kinds[v] == "row"])
         lines += [f"  out[{i}] = {self.operand(v)};" for i, v in enumerate((*self.residuals, *self.jacobian))]
-        lines += ["}", "// Columns that depend on the data alone.", 'extern "C" void prepare(int64_t stride, double *columns) {']
-        lines += ["  for (int64_t first = 0; first < stride; first += LANES) {", "    const double *const table = columns + first;"]
+        lines += [
+            "}",
+            "// Columns that depend on the data alone.",
+            'extern "C" void prepare(int64_t stride, double *columns) {',
+        ]
+        lines += [
+            "  for (int64_t first = 0; first < stride; first += LANES) {",
+            "    const double *const table = columns + first;",
+        ]
         lines += self.body([v for v in made if kinds[v] == "data"], wide=True)
         for i, value in enumerate(self.prepared):
-            lines.append(f"    *(V *)(columns + {inputs + i} * stride + first) = {_as_number(value, f'v{value.index}')};")
+            lines.append(
+                f"    *(V *)(columns + {inputs + i} * stride + first) = {_as_number(value, f'v{value.index}')};"
+            )
         lines += ["  }", "}", piece("residual.hpp"), 'extern "C" int64_t lanes() { return LANES; }']
         return "\n".join(lines)
 
@@ -198,4 +207,3 @@ def _constant(value: float | bool) -> str:
     if math.isnan(value):
         return "c(NOT_A_NUMBER)"
     return f"c({'-' if value < 0 else ''}INF)" if math.isinf(value) else f"c({float(value)!r})"
-

@@ -1,4 +1,4 @@
-"""Try a model before it is trained: whether it can be, whether a seed decides it, whether a loop computes it."""
+"""Check a model before it is trained: that it can be, that its seed determines it, that a loop computes it."""
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import nullcontext
@@ -16,7 +16,7 @@ from numerate.loops.tracing.noise import UnsupportedRandomness, functional, nois
 from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Training
 from numerate.train.stack import (
-    PenaltyWeights,
+    PenaltyScales,
     Run,
     check_alike,
     constants,
@@ -35,13 +35,13 @@ from numerate.train.stack import (
 from numerate.units import sparsity_error
 
 MOST_CHECKED = 64
-"""Seeds of a user's own model that are tried before training."""
+"""Seeds of a user's own model that are checked before training."""
 ERRORS, GRADIENTS = 1e-3, 5e-3
-"""By how much a loop may be off; our units, on tasks that are hard on rounding, are off by up to 2e-6 and 1e-3."""
+"""Relative tolerances. On tasks that are hard on rounding, our own units are off by up to 2e-6 and 1e-3."""
 
 
-def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
-    """The model of seed 0 after a trial; one sentence if it, or one of ``seeds``, cannot be trained on the task."""
+def check_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
+    """The model of seed 0. Raises ValueError if it, or that of one of ``seeds``, cannot be trained on the task."""
     task, name = training.task, shown_name(training)
     try:
         model = training.build(seed=0)
@@ -71,21 +71,21 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
     try:
         noise = torch.full((len(x), noise_per_example(model, task.inputs)), 0.5)
         foreign = training.computation is None
-        with torch.no_grad(), _Draws() if foreign else nullcontext() as draws:
+        with torch.no_grad(), _DrawDetector() if foreign else nullcontext() as detector:
             functional(model, training=True)(dict(model.named_parameters()), x, noise)
-            found = model.eval()(x)
+            output = model.eval()(x)
     except UnsupportedRandomness as error:
         raise ValueError(f"{name} cannot be trained: {error}") from error
     except Exception as error:
         raise ValueError(f"{name} fails on inputs of shape {tuple(x.shape)}: {first_sentence(error)}") from error
-    if draws is not None and draws.found:
+    if detector is not None and detector.drew:
         raise ValueError(
             f"{name} draws random numbers as it computes that cannot be keyed by seed and step; draw with torch.rand "
             "or torch.rand_like, one set for each example, and in training mode alone"
         )
     if changed := differing(before, dict(model.named_buffers())):
         raise ValueError(f"{name} changes its buffer {changed[0]} as it computes, but only parameters can be trained")
-    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if shape != tuple(y.shape):
         raise ValueError(
             f"{name} makes {shape} of inputs of shape {tuple(x.shape)}, but the targets have {tuple(y.shape)}"
@@ -98,24 +98,24 @@ def checked_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
     return model
 
 
-class _Draws(TorchDispatchMode):
-    """Notes whether torch's generator is used, by this thread."""
+class _DrawDetector(TorchDispatchMode):
+    """Notes whether this thread uses torch's generator."""
 
-    found = False
+    drew = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         seeded = torch.Tag.nondeterministic_seeded in func.tags
         before = torch.get_rng_state() if seeded else None
         result = func(*args, **(kwargs or {}))
-        self.found = self.found or (before is not None and not torch.equal(before, torch.get_rng_state()))
+        self.drew = self.drew or (before is not None and not torch.equal(before, torch.get_rng_state()))
         return result
 
 
 def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
-    """One sentence unless a seed decides its model, and parameters and drawn buffers are all that seeds differ in."""
+    """Raise ValueError unless a seed determines its model, and seeds differ in parameters and drawn buffers alone."""
     name, drawn = shown_name(training), drawn_buffers(training)
-    some, other = (training.build(seed=0) for _ in range(2))
-    if unkeyed := differing(*(model.state_dict() | dict(model.named_buffers()) for model in (some, other))):
+    first, second = (training.build(seed=0) for _ in range(2))
+    if unkeyed := differing(*(model.state_dict() | dict(model.named_buffers()) for model in (first, second))):
         raise ValueError(f"{name} makes another {unkeyed[0]} each time for one seed; draw with torch's own generator")
     template, twin = training.build(seed=0), training.build(seed=0)
     noise = torch.full((len(x), noise_per_example(twin, training.task.inputs)), 0.5)
@@ -133,47 +133,47 @@ def _check_start(training: Training, seeds: Sequence[int], x: Tensor) -> None:
             expected = results(model, values)
             if not all(map(equal, results(model, values), expected)):
                 raise ValueError(
-                    f"{name} gives other numbers when it computes the same again; all that it computes with must be "
+                    f"{name} is not deterministic; all that it computes with must be "
                     "parameters, fixed, or drawn with torch.rand or torch.rand_like in training mode"
                 )
             if not all(map(equal, results(template, values), expected)):
                 raise ValueError(
-                    f"{name} has something else for seed {seed} than for seed 0, but only parameters and buffers of "
-                    "torch.float32 may differ"
+                    f"{name} builds a different model for seed {seed} than for seed 0, but only parameters and buffers "
+                    "of torch.float32 may differ"
                 )
 
 
-def attempt(training: Training, loop: Loop, device: str) -> None:
-    """One step and both evaluations of one run; raises if ``loop`` cannot run the model or finds other numbers."""
+def check_loop(training: Training, loop: Loop, device: str) -> None:
+    """Run one step and both evaluations of one run; raises if ``loop`` cannot, or disagrees with plain PyTorch."""
     runs, (step, _) = [Run(training, training.seeds[0])], make_step(training)
     start, plain = initial_parameters(runs), Eager(step)
-    own = {k: v.to(device) for k, v in start.items()}
+    moved = {k: v.to(device) for k, v in start.items()}
     model = training.build(seed=0)
-    over_members(of_parameters(model, sparsity_error))(own)
-    snapping(model)(own)
+    over_members(of_parameters(model, sparsity_error))(moved)
+    snapping(model)(moved)
     for split in ("validation", "test"):
         uniforms, fixed = evaluation_uniforms(training, split), constants(runs, split)
-        found = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
-            own, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
+        errors = evaluator(loop, step, uniforms.shape[-1], device).evaluate(
+            moved, {k: v.to(device) for k, v in fixed.items()}, uniforms.to(device)
         )
         targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
-        _compare("error", found.cpu(), plain.evaluate(start, fixed, uniforms), ERRORS, 1e-5 * targets.square().mean())
-    state, expected = State.start(own), State.start(start)
-    weights = PenaltyWeights(runs)(0, 1, torch.ones(1))
-    loop.train(state, members(runs).to(device), weights.to(device), 1)
-    plain.train(expected, members(runs), weights, 1)
+        _compare("error", errors.cpu(), plain.evaluate(start, fixed, uniforms), ERRORS, 1e-5 * targets.square().mean())
+    state, expected = State.start(moved), State.start(start)
+    scales = PenaltyScales(runs)(0, 1, torch.ones(1))
+    loop.train(state, members(runs).to(device), scales.to(device), 1)
+    plain.train(expected, members(runs), scales, 1)
     largest = torch.stack([_largest(value) for value in expected.first.values()]).amax()
     for name, value in expected.first.items():
         _compare(f"gradient of {name}", state.first[name].cpu(), value, GRADIENTS, 1e-4 * largest)
 
 
-def _compare(what: str, found: Tensor, expected: Tensor, share: float, unit: Tensor) -> None:
-    """Whether two ways to compute agree, as far as rounding allows; a NaN or infinity is one for both."""
-    agree = (found - expected).abs() <= share * _largest(expected) + unit
-    if not (agree | (~found.isfinite() & ~expected.isfinite())).all():
+def _compare(what: str, actual: Tensor, expected: Tensor, share: float, unit: Tensor) -> None:
+    """Raise RuntimeError unless the two agree as far as rounding allows; NaN and infinities agree with each other."""
+    agree = (actual - expected).abs() <= share * _largest(expected) + unit
+    if not (agree | (~actual.isfinite() & ~expected.isfinite())).all():
         raise RuntimeError(f"its {what} differs from that of plain PyTorch")
 
 
 def _largest(values: Tensor) -> Tensor:
-    """Of the sizes of all that is finite, 0 included."""
+    """The largest finite absolute value, at least 0."""
     return torch.cat([values[values.isfinite()].abs(), values.new_zeros(1)]).amax()

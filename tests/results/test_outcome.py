@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numerate.stats import Outcome, best_point, outcome, solved_at, success
+from numerate.results import Row
+from numerate.results.outcome import Outcome, best_point, judge, outcome, read_off, solved_at, success
 
 nan = float("nan")
 errors = st.lists(st.floats(0, 10) | st.just(nan) | st.just(float("inf")), min_size=1, max_size=30)
@@ -72,3 +73,37 @@ def test_an_outcome_gathers_all_of_it():
 def test_a_run_that_diverged_before_its_first_evaluation_is_a_failure():
     judged = outcome([], [], [], [], 1.0, snapped_test=nan, diverged=True)
     assert (judged.solved, judged.solved_at, judged.snapped, judged.diverged) == (False, None, False, True)
+
+
+@given(st.lists(st.tuples(errors, errors, errors), min_size=1, max_size=5), st.integers(1, 12), st.floats(0, 10))
+def test_scores_read_off_a_stack_judge_each_run_as_its_curves_do(runs, last, threshold):
+    points = min(len(curve) for run in runs for curve in run)
+    curves = np.array([[curve[:points] for curve in run] for run in runs], np.float32)
+    steps, limits = 1000 * np.arange(points), np.full(len(runs), threshold)
+    names = ("validation", "test", "sparsity")
+    scores = read_off(steps, *curves.swapaxes(0, 1), threshold=limits, last=last)
+    for i, run in enumerate(curves):
+        stored = Row("e", {}, i, curves=dict(zip(names, run)) | {"steps": steps}, scores={"threshold": threshold})
+        scored = Row("e", {}, i, scores={"threshold": threshold} | {k: float(v[i]) for k, v in scores.items()})
+        by_curves, by_scores = judge(stored, last=last), judge(scored)
+        assert (by_curves.solved, by_curves.solved_at) == (by_scores.solved, by_scores.solved_at)
+        np.testing.assert_equal(by_curves.sparsity, by_scores.sparsity)
+
+
+@pytest.mark.parametrize(
+    ("curves", "scores"),
+    [
+        ({}, {}),
+        ({"validation": [1.0]}, {}),
+        ({"validation": [], "test": [], "steps": [], "sparsity": []}, {}),
+        ({}, {"best_test": 0.0}),
+        ({}, {"best_test": 0.0, "solved_at": float("inf")}),
+        ({}, {"best_test": 2.0, "snapped_test": 0.0, "snapped_validation": 1.0}),
+    ],
+)
+def test_an_odd_row_is_judged_as_far_as_it_goes(curves, scores):
+    judged = judge(
+        Row("e", {}, 0, curves={k: np.array(v) for k, v in curves.items()}, scores=scores | {"threshold": 1.0})
+    )
+    assert judged.solved is (scores.get("best_test") == 0.0)
+    assert judged.solved_at is None
