@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -68,7 +69,12 @@ def open_folder(path):
     path.parent.chmod(0o777)
 
 
-DAMAGES = [truncate, flip, link, open_to_all, open_folder, Path.unlink]
+def file_for_folder(path):
+    shutil.rmtree(path.parent)
+    path.parent.write_text("")
+
+
+DAMAGES = [file_for_folder, truncate, flip, link, open_to_all, open_folder, Path.unlink]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -79,6 +85,7 @@ def test_what_is_damaged_or_not_ours_alone_is_not_read_and_can_be_replaced(folde
     assert folder.read(KEY, "loop.so") is None
     folder.add(KEY, write(b"better"))
     assert folder.read(KEY, "loop.so") == b"better"
+    assert [path.name for path in folder.folder.iterdir()] == [KEY]
 
 
 def test_a_finished_entry_of_another_process_is_kept(folder):

@@ -115,9 +115,8 @@ for _ in range(2):
     outputs, _ = GRU(2, 3)(torch.ones(20, 1, 2))
 print(chosen, outputs.shape[0])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"CXX": command}, capture_output=True, text=True
-    )
+    environment = os.environ | {"CXX": "echo"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "stacked-cpu 20\n"
     assert len(done.stderr.splitlines()) == 2  # one of the engine, one of the layers
     assert done.stderr.count("echo does not work as a C++ compiler") == 2

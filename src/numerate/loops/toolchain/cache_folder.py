@@ -95,7 +95,7 @@ class Cache:
             if all(self.read(key, name) is not None for name in names):
                 return
             os.rename(self.folder / key, discarded := self.folder / f"{_UNFINISHED}{key}-{os.getpid()}")
-            shutil.rmtree(discarded, ignore_errors=True)
+            _remove(discarded)
             os.rename(unfinished, self.folder / key)
 
     def entries(self) -> list[Entry]:

@@ -24,7 +24,7 @@
 #endif
 
 typedef float V __attribute__((vector_size(4 * LANES)));     // one number per member
-typedef int32_t M __attribute__((vector_size(4 * LANES)));   // one truth value per member: 0 or -1
+typedef decltype(V{} < V{}) M;                              //  one truth value per member: 0 or -1
 typedef uint32_t U __attribute__((vector_size(4 * LANES)));  // one word per member
 typedef uint64_t W __attribute__((vector_size(4 * LANES)));  // one word for every second member
 typedef double D __attribute__((vector_size(8 * LANES)));    // one number per member, in double precision
