@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numerate.results.encoding import decode_mapping
-from numerate.results.file import StoreError
+from numerate.results.errors import StoreError
 from numerate.results.record import Altered, Entry, Record, decode, has_its_names, is_intact
 from numerate.results.row import Key, Row
 from numerate.results.runs import Added

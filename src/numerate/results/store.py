@@ -9,7 +9,8 @@ from numerate.results import frames
 from numerate.results.arrays import Array
 from numerate.results.checkpoint import Checkpoint, Checkpoints
 from numerate.results.encoding import decode_mapping
-from numerate.results.file import ResultsFile, StoreError
+from numerate.results.errors import StoreError
+from numerate.results.file import ResultsFile
 from numerate.results.row import Key, Row
 from numerate.results.runs import Added, RunReader, RunWriter, Where
 
