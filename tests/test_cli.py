@@ -120,7 +120,8 @@ def test_show_tells_weights_and_formula_of_one_run(finished, numerate):
     assert "validation" in shown.stdout
 
 
-def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate):
+def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate, monkeypatch):
+    monkeypatch.delitem(sys.modules, "myunits", raising=False)
     folder, printed = finished
     hint = re.search(r"^all of them: numerate (rows list .+)$", printed, re.MULTILINE)
     assert hint
@@ -131,6 +132,11 @@ def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate):
     shown = numerate("show", line.split()[0], "--out", "results", cwd=folder).stdout
     for part in ("Mine", "[−2, −1)", "Adam(", "--import would import myunits and call Mine", "at the start to"):
         assert part in " ".join(shown.split())
+    assert "myunits" not in sys.modules
+    done = numerate("show", line.split()[0], "--import", "--out", "results", cwd=folder)
+    assert done.stderr == "as --import asks: import myunits and call Mine\n"
+    assert "no formula is known for Mine" in " ".join(done.stdout.split())
+    assert "myunits" in sys.modules
     done = numerate("rows", "list", "--experiment", "nau2020", "--out", "results", cwd=folder)
     assert done.returncode == 2
     assert "no runs of 'nau2020' in results/results.sqlite; there are runs of: primer2022/table11" in done.stderr

@@ -1,14 +1,14 @@
 """The rows on disk: one row per finished run, in an SQLite file; torch is not needed, numpy alone is.
 
 Reading order: ``row`` (what a run is), ``provenance``; ``arrays`` and ``encoding`` (values as bytes and text),
-``record`` (a run as a file holds it), ``schema``; ``file`` (the open file) with ``health``; ``runs`` and
-``checkpoint`` (what is done with it); ``store`` (all of that under one name); ``frames``, ``recovery``.
+``record`` (a run as a file holds it), ``schema``; ``opening``, ``file`` (the open file), ``health`` and ``errors``;
+``runs`` and ``checkpoint`` (what is done with it); ``store`` (all of that under one name); ``frames``, ``recovery``.
 """
 
 from numerate.results.arrays import pack, unpack
 from numerate.results.checkpoint import Checkpoint
 from numerate.results.encoding import canonical, config_hash
-from numerate.results.file import StoreError
+from numerate.results.errors import StoreError
 from numerate.results.frames import records
 from numerate.results.provenance import Provenance
 from numerate.results.recovery import Rescued, rescue

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numerate.results.encoding import decode_mapping
-from numerate.results.file import StoreError
+from numerate.results.errors import StoreError
 from numerate.results.record import Altered, Entry, Record, decode, has_its_names, is_intact
 from numerate.results.row import Key, Row
 from numerate.results.runs import Added
@@ -25,6 +25,8 @@ RUN, PROVENANCE = 12, 7
 """Columns of a record."""
 SHARED = (4, 5)
 """Columns of a record; format 1 had no digest."""
+BROKEN = 2
+"""Columns of a run whose end is lost: its key."""
 
 _BEGINNING = re.compile(rb"(?=[\x05-\x60]\x4d[\x01-\x06\x08\x09])")
 """The length of a header, a text of 32 bytes (the hash), a whole number (the seed)."""
@@ -84,14 +86,20 @@ class _Finds:
             record = Record(*values)  # type: ignore[arg-type]
             if _is_good(record):
                 self.runs[record.key] = record
-            elif isinstance(record.config_hash, str) and re.fullmatch("[0-9a-f]{32}", record.config_hash):
-                self.damaged.add(record.key)
+            else:
+                self._note_damaged(record.config_hash, record.seed)
+        elif len(values) == BROKEN:
+            self._note_damaged(*values)
         elif len(values) == PROVENANCE and all(isinstance(value, str) for value in values[2:]):
             self.provenance.setdefault(Key(*values[:2]), values[2:])  # type: ignore[arg-type]
         elif len(values) in SHARED and all(isinstance(value, str) for value in values[2:4]):
             entry = Entry(*values)  # type: ignore[arg-type]
             if _is_readable(entry):
                 self.shared.append(entry)
+
+    def _note_damaged(self, config: Value, seed: Value) -> None:
+        if isinstance(config, str) and isinstance(seed, int) and re.fullmatch("[0-9a-f]{32}", config):
+            self.damaged.add(Key(config, seed))
 
     def rows(self) -> Iterator[Row]:
         for key, record in sorted(self.runs.items()):
@@ -177,6 +185,8 @@ def _records(pages: _Pages, page: bytes, header: int) -> Iterator[Values]:
             payload = _payload(pages, page, header, wanted)
             if payload is not None:
                 yield tuple(_values(payload[length:], types))
+            elif len(types) == RUN:
+                yield tuple(_values(page[header + length :], types[:BROKEN]))
             return
 
 

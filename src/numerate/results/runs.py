@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numerate.results.encoding import canonical, decode_mapping
-from numerate.results.file import ResultsFile, StoreError
+from numerate.results.errors import StoreError
+from numerate.results.file import ResultsFile
 from numerate.results.record import RECORD, Altered, Entry, Record, decode, encode, has_its_names, names_digest
 from numerate.results.row import Key, Row
 from numerate.results.schema import RESULT_DIGITS

@@ -9,7 +9,8 @@ from numerate.results import frames
 from numerate.results.arrays import Array
 from numerate.results.checkpoint import Checkpoint, Checkpoints
 from numerate.results.encoding import decode_mapping
-from numerate.results.file import ResultsFile, StoreError
+from numerate.results.errors import StoreError
+from numerate.results.file import ResultsFile
 from numerate.results.row import Key, Row
 from numerate.results.runs import Added, RunReader, RunWriter, Where
 
@@ -100,10 +101,11 @@ class Store:
     ) -> list[Row]:
         """Finished runs, ordered by experiment, labels, configuration and seed, whatever the order of their writing.
 
+        A range is itself a list: to allow one or several in ``where``, give a list of ranges.
+
         Args:
             experiment: those it stored, and those it shares with another that stored them.
-            where: labels a run must have, one value or a list of allowed ones (a range is itself a list: give a list
-                of ranges), or a function of the labels.
+            where: labels a run must have, one value or a list of allowed values, or a function of the labels.
             keys: these runs only, whichever experiment stored them.
             lenient: leave out a run that is not as it was written, with a notice, in place of raising StoreError.
         """

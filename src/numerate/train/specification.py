@@ -75,7 +75,11 @@ class Restart:
 
 @dataclass(frozen=True)
 class Training:
-    """One configuration and the seeds to run it with."""
+    """One configuration and the seeds to run it with.
+
+    What identifies its runs is :meth:`description`. :meth:`run_keys` is that description hashed, one key per seed;
+    :attr:`form` and :attr:`computation` are what of it decides the shape of a stack, and the code of a step.
+    """
 
     model: Factory
     task: Task
