@@ -56,7 +56,9 @@ class Scalars:
         self.outputs = {name: self.elements(operand) for name, operand in program.outputs.items()}
 
     def elements(self, operand: Operand) -> list[Value]:
-        return [self.read(operand, index) for index in _indices(operand.shape)] if isinstance(operand, View) else [operand]
+        return (
+            [self.read(operand, index) for index in _indices(operand.shape)] if isinstance(operand, View) else [operand]
+        )
 
     def needed(self) -> list[Scalar]:
         """The values that the outputs depend on, in order."""
@@ -138,7 +140,7 @@ def _simplified(function: str, args: tuple[Value, ...]) -> Value | None:
                 return other
     if function == "sub" and number[1] and args[1] == 0:
         return args[0]
-    if function == "div" and (number[0] and args[0] == 0 or number[1] and args[1] == 1):
+    if function == "div" and ((number[0] and args[0] == 0) or (number[1] and args[1] == 1)):
         return args[0]
     return None
 
