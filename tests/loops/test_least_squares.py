@@ -13,7 +13,8 @@ import torch
 
 from numerate.loops.least_squares import residual
 from numerate.loops.least_squares.index import exponents, fit_index, fit_index_native, fit_index_numpy, gram_places
-from numerate.loops.least_squares.marquardt import Settings, solve_cholesky
+from numerate.loops.least_squares.marquardt import LevenbergMarquardt, solve_cholesky
+from numerate.loops.least_squares.tape import OPERATIONS, Tape, refit, refit_native, refit_numpy
 from numerate.loops.toolchain import native
 from numerate.train import least_squares
 
@@ -82,8 +83,8 @@ def test_the_emitted_loop_takes_the_steps_of_the_reference():
     data = waves_data()
     starts = torch.rand(11, 4, dtype=torch.float64) + 0.5
     for evaluations in (1, 2, 5):
-        settings = Settings(evaluations=evaluations)
-        ours, plain = (least_squares(waves, starts, data, settings=settings, backend=b) for b in ("emitted", "plain"))
+        optimiser = LevenbergMarquardt(evaluations=evaluations)
+        ours, plain = (least_squares(waves, starts, data, optimiser=optimiser, backend=b) for b in ("emitted", "plain"))
         torch.testing.assert_close(ours.parameters, plain.parameters, rtol=1e-8, atol=1e-8)
         torch.testing.assert_close(ours.residual, plain.residual, rtol=1e-8, atol=0)
         assert ours.iterations.tolist() == plain.iterations.tolist()
@@ -164,7 +165,7 @@ def test_bad_input_is_refused_with_what_is_allowed(parameters, data, message):
 def test_evaluations_and_refusals_are_limits():
     starts, *_, data = read("Misra1a")
     for backend in ("emitted", "plain"):
-        found = least_squares(saturation, starts, data, settings=Settings(evaluations=3), backend=backend)
+        found = least_squares(saturation, starts, data, optimiser=LevenbergMarquardt(evaluations=3), backend=backend)
         assert found.iterations.tolist() == [3, 3]
         assert not found.converged.any()
 
@@ -209,8 +210,8 @@ def test_the_native_index_fit_takes_the_steps_of_the_reference(weighted):
     Z, y, a, B = groups_and_starts(noise=0.1)
     weights = np.linspace(0.5, 2, len(y)) if weighted else None
     for evaluations in (1, 3, 40):
-        settings = Settings(damping=1e-2, small_gain=1e-4, evaluations=evaluations, refusals=6)
-        ours, plain = (fit(Z, y, a, B, 3, weights, settings) for fit in (fit_index_native, fit_index_numpy))
+        optimiser = LevenbergMarquardt(damping=1e-2, small_gain=1e-4, evaluations=evaluations, refusals=6)
+        ours, plain = (fit(Z, y, a, B, 3, weights, optimiser) for fit in (fit_index_native, fit_index_numpy))
         np.testing.assert_allclose(ours.error, plain.error, rtol=1e-6)
         assert ours.evaluations.tolist() == plain.evaluations.tolist()
     assert ours.converged.any()
@@ -247,6 +248,74 @@ def test_bad_index_input_is_refused():
         fit_index(Z, y * np.inf, a, B, 3)
 
 
+# ---------------------------------------------------------------- many expressions
+
+
+def expression(tape: Tape, operation: str) -> Tape:
+    """c0 f(c1 x0 [, c2]) + c3 x1"""
+    inner = tape.call("mul", tape.constant(0.6), tape.input(0))
+    both = len(OPERATIONS[operation]) == 3
+    value = tape.call(operation, inner, *([tape.constant(0.7)] if both else []))
+    tape.call("add", tape.call("mul", tape.constant(1.1), value), tape.call("mul", tape.constant(0.9), tape.input(1)))
+    return tape
+
+
+def expressions_and_data(rows=75):
+    generator = np.random.default_rng(2)
+    X = generator.uniform(0.2, 1.4, (rows, 2))
+    tapes = [expression(Tape(), operation) for operation in OPERATIONS]
+    y = 1.3 * np.sin(0.8 * X[:, 0]) + 0.4 * X[:, 1] + 0.01 * generator.normal(size=rows)
+    return tapes, X, y
+
+
+def test_every_operation_takes_the_steps_of_the_reference():
+    tapes, X, y = expressions_and_data()
+    weights = np.linspace(0, 2, len(y))  # the first row does not count
+    for optimiser in (LevenbergMarquardt(evaluations=1), LevenbergMarquardt(evaluations=3)):
+        ours, plain = (run(tapes, X, y, weights, optimiser) for run in (refit_native, refit_numpy))
+        np.testing.assert_allclose(ours.error, plain.error, rtol=1e-9)
+        for mine, other in zip(ours.constants, plain.constants):
+            np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
+def test_refitted_constants_and_their_errors_are_scipys():
+    tapes, X, y = expressions_and_data()
+    sine = list(OPERATIONS).index("sin")
+    found = refit(tapes, X, y)
+
+    def model(X, factor, inner, other):
+        return factor * np.sin(inner * X[:, 0]) + other * X[:, 1]
+
+    theirs, covariance = scipy.optimize.curve_fit(model, X, y, [1.1, 0.6, 0.9])
+    inner, factor, other = found.constants[sine]
+    np.testing.assert_allclose([factor, inner, other], theirs, rtol=1e-5)
+    errors = found.standard_errors[sine][[1, 0, 2]]
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(covariance)), rtol=1e-4)
+    rms = np.sqrt(np.mean((model(X, *theirs) - y) ** 2) / np.mean(y**2))
+    np.testing.assert_allclose(found.error[sine], rms, rtol=1e-6)
+
+
+def test_an_expression_knows_nothing_of_its_neighbours():
+    tapes, X, y = expressions_and_data()
+    order = np.random.default_rng(0).permutation(len(tapes))
+    bad = Tape()
+    bad.call("log", bad.call("neg", bad.input(0)))
+    whole, mixed = refit(tapes, X, y), refit([bad, *(tapes[i] for i in order)], X, y, threads=2)
+    assert np.isnan(mixed.error[0])
+    assert mixed.constants[0].shape == (0,)
+    assert np.array_equal(mixed.error[1:], whole.error[order])
+    assert all(np.array_equal(mixed.constants[1 + k], whole.constants[i]) for k, i in enumerate(order))
+
+
+def test_bad_expressions_are_refused():
+    tape = Tape()
+    tape.input(2)
+    with pytest.raises(ValueError, match="expressions of the 2 inputs"):
+        refit([tape], np.ones((3, 2)), np.ones(3))
+    with pytest.raises(ValueError, match=r"no operation sin of 2; known: add"):
+        tape.call("sin", 0, 0)
+
+
 # ---------------------------------------------------------------- parts
 
 
@@ -267,7 +336,11 @@ def test_elementary_functions_are_the_librarys(function):
     ).double()
     expected = function(p).abs()
     found = least_squares(
-        lambda p, x: function(p[0] * x), p[:, None], torch.ones(1), settings=Settings(evaluations=1), backend="emitted"
+        lambda p, x: function(p[0] * x),
+        p[:, None],
+        torch.ones(1),
+        optimiser=LevenbergMarquardt(evaluations=1),
+        backend="emitted",
     )
     usual = (expected > 1e-150) & (expected < 1e150)  # whose squares are numbers, too
     torch.testing.assert_close(found.residual[usual], expected[usual], rtol=5e-16, atol=0)

@@ -4,7 +4,7 @@
 """
 
 from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
-from numerate.loops.least_squares.marquardt import Settings
+from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
 from numerate.train.specification import Adam, Penalty, Restart, Training
 from numerate.train.trainer import Progress, train
@@ -13,10 +13,10 @@ __all__ = [
     "BACKENDS",
     "Adam",
     "LeastSquaresResult",
+    "LevenbergMarquardt",
     "Penalty",
     "Progress",
     "Restart",
-    "Settings",
     "Training",
     "least_squares",
     "train",

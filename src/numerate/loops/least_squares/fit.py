@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
-from numerate.loops.least_squares.marquardt import Array, Found, Settings, levenberg_marquardt
+from numerate.loops.least_squares.marquardt import (
+    Array,
+    Found,
+    LevenbergMarquardt,
+    levenberg_marquardt,
+    standard_errors,
+)
 from numerate.loops.least_squares.residual import Emitted, Function
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
@@ -55,7 +61,7 @@ def least_squares(
     parameters: Tensor,
     data: Tensor | Sequence[Tensor],
     *,
-    settings: Settings | None = None,
+    optimiser: LevenbergMarquardt | None = None,
     backend: Backend = "auto",
     threads: int | None = None,
 ) -> LeastSquaresResult:
@@ -70,27 +76,27 @@ def least_squares(
         function: (parameters (P,), *data) -> residuals (n,) or (n, O); pure, and differentiable by torch.
         parameters: (S, P), one row for each start.
         data: tensors with the n rows as first axis. All is computed in float64.
-        settings: when to stop.
+        optimiser: its settings.
         backend: "emitted": native code, a start in each lane of a vector. "plain": NumPy and torch, the reference.
             "auto": the first where it is possible, else the second with a notice.
         threads: at most so many; None for torch's number.
     """
     starts, columns = _checked(function, parameters, data)
-    settings, used, found = settings or Settings(), "plain", None
+    optimiser, used, found = optimiser or LevenbergMarquardt(), "plain", None
     if backend != "plain":
         try:
-            found, used = _emitted(function, starts, columns, settings, threads), "emitted"
+            found, used = _emitted(function, starts, columns, optimiser, threads), "emitted"
         except (NotLowered, native.NoCompiler, native.CompileError) as error:
             if backend == "emitted":
                 raise
             log.info("least squares by plain torch: %s", str(error).splitlines()[0])
     if found is None:
-        found = levenberg_marquardt(_Plain(function, columns), starts, settings)
+        found = levenberg_marquardt(_Plain(function, columns), starts, optimiser)
     return _result(found, _residuals(function, starts[0], columns).size, used)
 
 
 def _emitted(
-    function: Function, starts: Array, columns: list[Tensor], settings: Settings, threads: int | None
+    function: Function, starts: Array, columns: list[Tensor], optimiser: LevenbergMarquardt, threads: int | None
 ) -> Found:
     emitted = Emitted(function, starts.shape[1], columns)
     together = _residuals(function, starts[0], columns)
@@ -100,7 +106,7 @@ def _emitted(
         np.stack(alone), together[list(chosen)], rtol=1e-9, atol=1e-12 * _size(together), equal_nan=True
     ):
         raise NotLowered("a residual that depends on other rows")
-    return emitted.fit(starts, columns, settings, threads)
+    return emitted.fit(starts, columns, optimiser, threads)
 
 
 def _size(values: Array) -> float:
@@ -168,19 +174,7 @@ def _load_forward_mode() -> None:
 
 
 def _result(found: Found, residuals: int, backend: str) -> LeastSquaresResult:
-    freedom = residuals - found.points.shape[1]
-    errors = _standard_errors(found.normals, found.losses / freedom) if freedom > 0 else found.points * np.nan
+    errors = standard_errors(found.normals, found.losses, residuals)
     arrays = (found.points, np.sqrt(found.losses / residuals), errors, found.evaluations, found.converged)
-    return LeastSquaresResult(*map(torch.from_numpy, arrays), backend)
-
-
-def _standard_errors(normals: Array, variances: Array) -> Array:
-    """sqrt(diag(normal⁻¹) variance); NaN where a parameter is not determined. (S, P, P), (S,) -> (S, P)"""
-    with np.errstate(all="ignore"):
-        scale = np.sqrt(np.einsum("spp->sp", normals))
-        scaled = normals / (scale[:, :, None] * scale[:, None])
-        sound = np.isfinite(scaled).all((1, 2)) & np.isfinite(variances)
-        values, vectors = np.linalg.eigh(np.where(sound[:, None, None], scaled, np.eye(scaled.shape[-1])))
-        sound &= values[:, 0] > 1e-14 * values[:, -1]
-        inverse = np.einsum("spk,sk->sp", vectors**2, 1 / values)
-        return np.where(sound[:, None], np.sqrt(inverse * variances[:, None]) / scale, np.nan)
+    parameters, residual, errors, evaluations, converged = map(torch.from_numpy, arrays)
+    return LeastSquaresResult(parameters, residual, errors, evaluations, converged, backend)

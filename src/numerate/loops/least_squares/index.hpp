@@ -328,6 +328,7 @@ struct Index {
     }
   }
 
+  void take(int, int64_t) {}
   V length(const V *, const V *scale) const {  // rows of B have norm 1
     V sum = {};
     for (int k = 0; k < unknowns; k++) sum = fma(scale[k], scale[k], sum);

@@ -1,9 +1,9 @@
 """Index models by variable projection: power units followed by a free link, from many starts at once.
 
 y = x^a · H(x^b₁, …, x^b_r) = exp(a·z) H(Bz) with z = log x and H a polynomial of r variables. The coefficients of H are
-eliminated (Golub & Pereyra, 1973, with Kaufman's Jacobian); a and the row space of B are found by Levenberg–Marquardt. Two
-functions of one signature: :func:`fit_index_native` has one start in each lane of a vector, :func:`fit_index_numpy` is
-the reference.
+eliminated (Golub & Pereyra, 1973, with Kaufman's Jacobian); a and the row space of B are found by Levenberg–Marquardt.
+Two functions of one signature: :func:`fit_index_native` has one start in each lane of a vector,
+:func:`fit_index_numpy` is the reference.
 
 The rows of B are kept orthonormal, and a orthogonal to them: what lies in their span belongs to the link. A step moves
 along the orthogonal complement N of B alone, (r + 1)(d - r) numbers instead of (r + 1) d.
@@ -11,7 +11,6 @@ along the orthogonal complement N of B alone, (r + 1)(d - r) numbers instead of 
 
 import ctypes
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -20,28 +19,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from numerate.loops.least_squares import marquardt
-from numerate.loops.least_squares.marquardt import Array, Settings, levenberg_marquardt
+from numerate.loops.least_squares.marquardt import Array, LevenbergMarquardt, levenberg_marquardt
 from numerate.loops.least_squares.source import source
 from numerate.loops.toolchain import native
 
-SETTINGS = Settings(damping=1e-2, small_gain=1e-4, small_step=1e-12, evaluations=80, refusals=6)
+OPTIMISER = LevenbergMarquardt(damping=1e-2, small_gain=1e-4, small_step=1e-12, evaluations=80, refusals=6)
 ROWS, MOST_DEGREE, MOST_INPUTS = 4, 12, 64
 """As in ``index.hpp``."""
 
 
 @dataclass(frozen=True)
 class IndexFit:
-    """Where each start ended: a (S, d), B (S, r, d) with orthonormal rows; ``error`` (S,) is relative to the rms of y."""
+    """Where each start ended: a (S, d), B (S, r, d) with orthonormal rows.
+
+    ``error`` (S,) is the root mean square residual relative to that of y, NaN where a start gives no number.
+    """
 
     a: Array
     B: Array
     error: Array
     evaluations: Array
     converged: Array
-
-
-FitIndex = Callable[..., IndexFit]
 
 
 def fit_index(
@@ -51,7 +49,7 @@ def fit_index(
     B: Array,
     degree: int,
     weights: Array | None = None,
-    settings: Settings = SETTINGS,
+    optimiser: LevenbergMarquardt = OPTIMISER,
     threads: int | None = None,
 ) -> IndexFit:
     """Fit y = exp(a·z) H(Bz) from every start; natively where there is a compiler.
@@ -63,11 +61,11 @@ def fit_index(
         B: (S, r, d) starts of the exponents of the groups, r < d.
         degree: total degree of the link.
         weights: (n,) of the squared residuals, or None for ones.
-        settings: when to stop.
+        optimiser: its settings.
         threads: at most so many; None for torch's number.
     """
     fit = fit_index_native if native.available() else fit_index_numpy
-    return fit(Z, y, a, B, degree, weights, settings, threads)
+    return fit(Z, y, a, B, degree, weights, optimiser, threads)
 
 
 def fit_index_numpy(
@@ -77,12 +75,12 @@ def fit_index_numpy(
     B: Array,
     degree: int,
     weights: Array | None = None,
-    settings: Settings = SETTINGS,
+    optimiser: LevenbergMarquardt = OPTIMISER,
     threads: int | None = None,
 ) -> IndexFit:
     """:func:`fit_index` in NumPy, vectorised over the starts."""
     table = _Table.of(Z, y, a, B, degree, weights)
-    found = levenberg_marquardt(_Projection(table), table.starts(a, B), table.scaled(settings))
+    found = levenberg_marquardt(_Projection(table), table.starts(a, B), table.scaled(optimiser))
     return table.result(found.points, found.losses, found.evaluations, found.converged)
 
 
@@ -93,7 +91,7 @@ def fit_index_native(
     B: Array,
     degree: int,
     weights: Array | None = None,
-    settings: Settings = SETTINGS,
+    optimiser: LevenbergMarquardt = OPTIMISER,
     threads: int | None = None,
 ) -> IndexFit:
     """:func:`fit_index` as native code. Raises NoCompiler or CompileError where it cannot be compiled."""
@@ -105,11 +103,11 @@ def fit_index_native(
     starts = table.starts(a, B)
     points, losses = np.empty_like(starts), np.empty(len(starts))
     evaluations, converged = (np.empty(len(starts), np.int64) for _ in range(2))
-    arrays = [*rows, gram_places(table.groups, degree), starts]
+    arrays = [np.ascontiguousarray(array) for array in (*rows, gram_places(table.groups, degree), starts)]
     results = [points, losses, evaluations, converged]
-    pointers = [native.pointer(torch.from_numpy(np.ascontiguousarray(array))) for array in arrays]
+    pointers = [native.pointer(torch.from_numpy(array)) for array in arrays]
     outs = [native.pointer(torch.from_numpy(array)) for array in results]
-    packed = table.scaled(settings).packed()
+    packed = table.scaled(optimiser).packed()
     sizes = [ctypes.c_int64(n) for n in (len(rows[0]), table.inputs, degree)]
     function = _library(table.groups).fit
 
@@ -192,9 +190,9 @@ class _Table:
     def starts(self, a: Array, B: Array) -> Array:
         return np.concatenate([np.asarray(a, float)[:, None], np.asarray(B, float)], 1).reshape(len(B), -1)
 
-    def scaled(self, settings: Settings) -> Settings:
+    def scaled(self, optimiser: LevenbergMarquardt) -> LevenbergMarquardt:
         """A relative error of 1e-12 is enough, unless the settings ask for less."""
-        return marquardt.Settings(**{**vars(settings), "enough": max(settings.enough, 1e-24) * len(self.target)})
+        return LevenbergMarquardt(**{**vars(optimiser), "enough": max(optimiser.enough, 1e-24) * len(self.target)})
 
     def result(self, points: Array, losses: Array, evaluations: Array, converged: Array) -> IndexFit:
         parts = points.reshape(len(points), 1 + self.groups, self.inputs)
@@ -221,8 +219,7 @@ class _Projection:
         low, high = U.min(1, keepdims=True), U.max(1, keepdims=True)
         half = np.maximum((high - low) / 2, 1e-9)
         T, D = _chebyshev((U - (high + low) / 2) / half, t.degree)
-        factors = [T[:, :, j, self.exponents[:, j]] for j in range(r)]
-        Phi = math.prod(factors[1:], start=factors[0]) * w[..., None]
+        Phi = self.products([T] * r) * w[..., None]
         norms = np.sqrt(np.sum(Phi**2, 1, keepdims=True)) + 1e-150
         finite = np.isfinite(Phi).all((1, 2))
         orthonormal, R = np.linalg.qr(np.where(finite[:, None, None], Phi / norms, 0.0))
@@ -233,20 +230,22 @@ class _Projection:
         residual = t.target - np.einsum("snm,sm->sn", orthonormal, h)
         loss = np.where(finite, np.sum(residual**2, 1), np.nan)
         point = np.concatenate([a[:, None], B], 1).reshape(trial.shape)
-        return point, loss, (w, U, factors, D, half, norms, orthonormal, R, kept, h, residual, a, N)
+        return point, loss, (w, U, T, D, half, norms, orthonormal, R, kept, h, residual, a, N)
+
+    def products(self, tables: list[Array]) -> Array:
+        """The terms of the link from the polynomials (S, n, r, degree + 1) of each variable: (S, n, terms)"""
+        factors = [table[:, :, j, self.exponents[:, j]] for j, table in enumerate(tables)]
+        return math.prod(factors[1:], start=factors[0])
 
     def linearise(self, evaluated: Any, which: Array) -> tuple[Array, Array, Array]:
         t, r = self.table, self.table.groups
-        w, U, factors, D, half, norms, orthonormal, R, kept, h, residual, a, N = (
-            [part[which] for part in item] if isinstance(item, list) else item[which] for item in evaluated
-        )
+        w, U, T, D, half, norms, orthonormal, R, kept, h, residual, a, N = (part[which] for part in evaluated)
         eye = np.eye(R.shape[-1])
         system = np.where(kept[:, :, None], R, eye)
         c = np.linalg.solve(system, np.where(kept, h, 0.0)[..., None])[..., 0] / norms[:, 0]
         values = [t.target - residual]
         for j in range(r):
-            others = [*factors[:j], *factors[j + 1 :]]
-            slopes = math.prod(others, start=D[:, :, j, self.exponents[:, j]])
+            slopes = self.products([D if i == j else T for i in range(r)])
             values.append(w * np.einsum("snm,sm->sn", slopes, c) / half[:, :, j])
         along = t.Z @ N.swapaxes(1, 2)  # (S, n, d - r)
         J = np.stack(values, -1)[..., None] * along[..., None, :]  # (S, n, 1 + r, d - r)

@@ -1,6 +1,7 @@
 // Levenberg–Marquardt with one start per lane; marquardt.py is the same in NumPy. Needs prelude64.hpp and lanes64.hpp.
 //
 // A Model has `numbers` numbers per point and `unknowns` directions of a step, `fixed_frame` if these are always the same, and
+//   void take(int lane, int64_t start)     which start, or -1 for none, a lane has from now on
 //   V evaluate(V *trial)                   the sum of squares at the trial point, which it may normalise
 //   void accept(M lanes)                   make the trial the current point of these lanes, with its normal equations:
 //   V *normal, *slope                      lower triangle of J^T J, and -J^T r, at the current point
@@ -111,6 +112,7 @@ static void levenberg_marquardt(Model &model, int64_t first, int64_t last, const
   const auto refill = [&](int lane) {
     const int64_t from = next < last ? next : first;
     start[lane] = next < last ? next++ : -1;
+    model.take(lane, start[lane]);
     working += start[lane] >= 0;
     for (int i = 0; i < numbers; i++) trial[i][lane] = starts[from * numbers + i];
     for (int i = 0; i < size; i++) scale[i][lane] = 0.0;

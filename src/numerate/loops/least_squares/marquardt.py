@@ -15,8 +15,8 @@ LEAST_DAMPING = LEAST_PIVOT = 1e-15
 
 
 @dataclass(frozen=True)
-class Settings:
-    """When to stop.
+class LevenbergMarquardt:
+    """The optimiser's settings: where it starts, and when it stops.
 
     Args:
         damping: the first one, relative to the diagonal of the normal equations.
@@ -39,6 +39,13 @@ class Settings:
         """As native code reads them."""
         numbers = (self.damping, self.small_gain, self.small_step, self.enough)
         return PackedSettings(*numbers, self.evaluations, self.refusals)
+
+
+def full_matrices(packed: Array, size: int) -> Array:
+    """Symmetric matrices from their lower triangles, row by row: (S, size (size + 1) / 2) -> (S, size, size)"""
+    full = np.zeros((len(packed), size, size))
+    full[:, *np.tril_indices(size)] = packed
+    return full + np.tril(full, -1).swapaxes(1, 2)
 
 
 class PackedSettings(ctypes.Structure):
@@ -86,66 +93,100 @@ class Found:
     converged: Array
 
 
-def levenberg_marquardt(model: Model, starts: Array, settings: Settings) -> Found:
+def levenberg_marquardt(model: Model, starts: Array, optimiser: LevenbergMarquardt) -> Found:
     """Minimise the sum of squares from every start; starts: (S, T)."""
     with np.errstate(all="ignore"):
-        return _minimise(model, starts, settings)
-
-
-def _minimise(model: Model, starts: Array, settings: Settings) -> Found:
-    count = len(starts)
-    lanes = np.arange(count)  # the starts that are still at work; the arrays below belong to these
-    trial = starts.astype(float)
-    loss, damping, predicted = np.full(count, np.inf), np.full(count, settings.damping), np.zeros(count)
-    evaluations, refused, still = (np.zeros(count, int) for _ in range(3))
-    point, normal, slope, frame, largest = trial.copy(), None, None, None, None
-    found: Found | None = None
-    while len(lanes):
-        reached, losses, evaluated = model.evaluate(trial)
-        better, begun = losses < loss, np.isfinite(loss)
-        slow = 1 - losses / loss < settings.small_gain
-        still = np.where(better, np.where(begun & slow, still + 1, 0), still)
-        ratio = (loss - losses) / predicted
-        eased = np.where(
-            ratio > 0.75, np.maximum(damping / 4, LEAST_DAMPING), damping * np.where(ratio < 0.25, 2.0, 1.0)
+        lanes = _begin(model, np.asarray(starts, float), optimiser)
+        size, (count, numbers) = lanes.slope.shape[1], np.shape(starts)
+        found = Found(
+            np.empty((count, numbers)),
+            np.empty(count),
+            np.empty((count, size, size)),
+            np.empty(count, int),
+            np.empty(count, bool),
         )
-        damping = np.where(begun, np.where(better, eased, damping * 3.0 * 2.0**refused), damping)
-        refused = np.where(better, 0, refused + begun)
-        evaluations = evaluations + 1
-        none = ~better & ~begun
-        loss = np.where(better, losses, np.where(none, np.nan, loss))
-        point = np.where((better | none)[:, None], reached, point)
-        parts = model.linearise(evaluated, better)
-        if normal is None:
-            normal, slope, frame = (np.full((len(lanes), *part.shape[1:]), np.nan) for part in parts)
-            largest = np.zeros_like(slope)
-            found = Found(
-                point.copy(), loss.copy(), np.full((count, *normal.shape[1:]), np.nan), evaluations * 0, begun
-            )
-        assert slope is not None and frame is not None and largest is not None and found is not None
-        for kept, part in zip((normal, slope, frame), parts):
-            kept[better] = part
-        good = (still > 1) | (loss <= settings.enough)
-        done = none | good | (refused >= settings.refusals) | (evaluations >= settings.evaluations)
-        own = np.sqrt(np.einsum("skk->sk", normal))
-        largest = np.fmax(largest, own) if model.fixed_frame else own
-        step = damped_step(normal, slope, damping, largest)
-        moved = np.sum((largest * step) ** 2, -1)
-        predicted = np.sum(step * slope, -1) + damping * moved
-        small = moved <= settings.small_step**2 * model.length(point, largest) ** 2
-        small = ~done & (small | ((damping < 1) & (predicted <= settings.small_gain * loss)))
-        done = done | small
-        ended = lanes[done]
-        found.points[ended], found.losses[ended], found.normals[ended] = point[done], loss[done], normal[done]
-        found.evaluations[ended], found.converged[ended] = evaluations[done], (good | small)[done]
-        rest = ~done
-        lanes, point, loss, damping, predicted = lanes[rest], point[rest], loss[rest], damping[rest], predicted[rest]
-        evaluations, refused, still, step = evaluations[rest], refused[rest], still[rest], step[rest]
-        normal, slope, frame, largest = normal[rest], slope[rest], frame[rest], largest[rest]
-        trial = model.move(point, step, frame)
-    if found is None:
-        raise ValueError("no starts were given; parameters has one row for each start")
-    return found
+        while len(lanes.start):
+            step = _step(model, lanes)
+            converged, done = _verdicts(model, lanes, step, optimiser)
+            _record(found, lanes.take(done), converged[done])
+            lanes, step = lanes.take(~done), step[~done]
+            _advance(model, lanes, model.move(lanes.point, step, lanes.frame), optimiser)
+        return found
+
+
+@dataclass
+class _Lanes:
+    """What belongs to each start that is still at work."""
+
+    start: Array
+    point: Array
+    loss: Array
+    normal: Array
+    slope: Array
+    frame: Array
+    scale: Array
+    damping: Array
+    predicted: Array
+    evaluations: Array
+    refused: Array
+    still: Array
+
+    def take(self, which: Array) -> "_Lanes":
+        return _Lanes(*(value[which] for value in vars(self).values()))
+
+
+def _begin(model: Model, starts: Array, optimiser: LevenbergMarquardt) -> _Lanes:
+    count = len(starts)
+    point, loss, evaluated = model.evaluate(starts)
+    loss = np.where(loss < np.inf, loss, np.nan)
+    normal, slope, frame = model.linearise(evaluated, np.ones(count, bool))
+    damping, zeros = np.full(count, optimiser.damping), np.zeros(count, int)
+    scale = np.zeros_like(slope)
+    return _Lanes(
+        np.arange(count), point, loss, normal, slope, frame, scale, damping, 0.0 * damping, zeros + 1, zeros, zeros
+    )
+
+
+def _step(model: Model, lanes: _Lanes) -> Array:
+    own = np.sqrt(np.einsum("skk->sk", lanes.normal))
+    lanes.scale = np.fmax(lanes.scale, own) if model.fixed_frame else own
+    step = damped_step(lanes.normal, lanes.slope, lanes.damping, lanes.scale)
+    lanes.predicted = np.sum(step * lanes.slope, -1) + lanes.damping * np.sum((lanes.scale * step) ** 2, -1)
+    return step
+
+
+def _verdicts(model: Model, lanes: _Lanes, step: Array, optimiser: LevenbergMarquardt) -> tuple[Array, Array]:
+    """Which starts have converged, and which are done, converged or not."""
+    good = (lanes.still > 1) | (lanes.loss <= optimiser.enough)
+    over = np.isnan(lanes.loss) | (lanes.refused >= optimiser.refusals) | (lanes.evaluations >= optimiser.evaluations)
+    moved, length = np.sum((lanes.scale * step) ** 2, -1), model.length(lanes.point, lanes.scale)
+    small = moved <= optimiser.small_step**2 * length**2
+    small |= (lanes.damping < 1) & (lanes.predicted <= optimiser.small_gain * lanes.loss)
+    return good | (small & ~over), good | small | over
+
+
+def _record(found: Found, lanes: _Lanes, converged: Array) -> None:
+    values = (lanes.point, lanes.loss, lanes.normal, lanes.evaluations, converged)
+    for whole, part in zip(vars(found).values(), values):
+        whole[lanes.start] = part
+
+
+def _advance(model: Model, lanes: _Lanes, trial: Array, optimiser: LevenbergMarquardt) -> None:
+    """Evaluate the trial points and accept or refuse each."""
+    if not len(trial):
+        return
+    reached, losses, evaluated = model.evaluate(trial)
+    better, ratio = losses < lanes.loss, (lanes.loss - losses) / lanes.predicted
+    slow = 1 - losses / lanes.loss < optimiser.small_gain
+    eased = np.maximum(lanes.damping / 4, LEAST_DAMPING)
+    accepted = np.where(ratio > 0.75, eased, lanes.damping * np.where(ratio < 0.25, 2.0, 1.0))
+    lanes.damping = np.where(better, accepted, lanes.damping * 3.0 * 2.0**lanes.refused)
+    lanes.still = np.where(better, (lanes.still + 1) * slow, lanes.still)
+    lanes.refused = np.where(better, 0, lanes.refused + 1)
+    lanes.evaluations = lanes.evaluations + 1
+    lanes.point[better], lanes.loss[better] = reached[better], losses[better]
+    parts = model.linearise(evaluated, better)
+    lanes.normal[better], lanes.slope[better], lanes.frame[better] = parts
 
 
 def damped_step(normal: Array, slope: Array, damping: Array, scale: Array) -> Array:
@@ -172,3 +213,20 @@ def solve_cholesky(system: Array, right: Array) -> Array:
     for j in reversed(range(size)):
         found[:, j] = (found[:, j] - np.sum(factor[:, j + 1 :, j] * found[:, j + 1 :], -1)) * inverse[:, j]
     return found
+
+
+def standard_errors(normals: Array, losses: Array, residuals: int) -> Array:
+    """sqrt(diag((J^T J)^-1) loss / (residuals - P)); NaN where a parameter is not determined.
+
+    (S, P, P), (S,) -> (S, P)
+    """
+    size = normals.shape[-1]
+    with np.errstate(all="ignore"):
+        variances = losses / (residuals - size if residuals > size else np.nan)
+        scale = np.sqrt(np.einsum("spp->sp", normals))
+        scaled = normals / (scale[:, :, None] * scale[:, None])
+        sound = np.isfinite(scaled).all((1, 2)) & np.isfinite(variances)
+        values, vectors = np.linalg.eigh(np.where(sound[:, None, None], scaled, np.eye(size)))
+        sound &= values[:, :1].min(-1, initial=np.inf) > 1e-14 * size
+        inverse = np.einsum("spk,sk->sp", vectors**2, 1 / values)
+        return np.where(sound[:, None], np.sqrt(inverse * variances[:, None]) / scale, np.nan)

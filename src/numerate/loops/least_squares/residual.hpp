@@ -42,6 +42,7 @@ struct Residual {
     for (int i = 0; i < TRIANGLE; i++) normal[i] = where(lanes, new_normal[i], normal[i]);
     for (int i = 0; i < PARAMETERS; i++) slope[i] = where(lanes, new_slope[i], slope[i]);
   }
+  void take(int, int64_t) {}
   V length(const V *point, const V *scale) const {
     V sum = {};
     for (int k = 0; k < PARAMETERS; k++) sum = fma(scale[k] * point[k], scale[k] * point[k], sum);

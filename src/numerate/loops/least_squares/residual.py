@@ -1,9 +1,9 @@
 """A residual function written in torch, traced with its Jacobian and emitted as C++ that fits many starts at once.
 
-The function is traced for one row together with its vector-Jacobian products (:mod:`numerate.loops.tracing`), lowered to
-the intermediate form, and taken apart into single numbers (:mod:`~numerate.loops.least_squares.scalars`). These are of
-four kinds: what depends on the parameters alone is computed once per evaluation; what depends on the data alone once, as
-further columns of the table, a lane being a row; the rest for every row, a lane being a start.
+The function is traced for one row together with its vector-Jacobian products (:mod:`numerate.loops.tracing`), lowered
+to the intermediate form, and taken apart into single numbers (:mod:`~numerate.loops.least_squares.scalars`). What
+depends on the parameters alone is computed once per evaluation; what depends on the data alone once, as further columns
+of the table, a lane being a row; the rest for every row, a lane being a start.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp
 
-from numerate.loops.least_squares.marquardt import Array, Found, Settings
+from numerate.loops.least_squares.marquardt import Array, Found, LevenbergMarquardt, full_matrices
 from numerate.loops.least_squares.scalars import Scalar, Scalars, Value
 from numerate.loops.least_squares.source import piece, source
 from numerate.loops.lowering.lower import lower
@@ -120,7 +120,9 @@ class Emitted:
 
     # ------------------------------------------------------------ run
 
-    def fit(self, starts: Array, columns: Sequence[Tensor], settings: Settings, threads: int | None = None) -> Found:
+    def fit(
+        self, starts: Array, columns: Sequence[Tensor], optimiser: LevenbergMarquardt, threads: int | None = None
+    ) -> Found:
         """Fit from every start; starts: (S, P)."""
         library = _library(self.source)
         rows = len(columns[0])
@@ -137,17 +139,14 @@ class Emitted:
         points, losses, normals = np.empty_like(starts), np.empty(count), np.empty((count, size * (size + 1) // 2))
         evaluations, converged = (np.empty(count, np.int64) for _ in range(2))
         outs = [native.pointer(torch.from_numpy(a)) for a in (points, losses, normals, evaluations, converged)]
-        arguments = (native.pointer(table), native.pointer(torch.from_numpy(starts)), ctypes.byref(settings.packed()))
+        arguments = (native.pointer(table), native.pointer(torch.from_numpy(starts)), ctypes.byref(optimiser.packed()))
 
         def run(first: int, last: int) -> None:
             counts = (ctypes.c_int64(n) for n in (first, last, rows, stride))
             library.fit(*counts, *arguments, *outs)
 
         native.over_parts(run, count, threads)
-        full = np.zeros((count, size, size))
-        full[:, *np.tril_indices(size)] = normals
-        full = full + np.tril(full, -1).swapaxes(1, 2)
-        return Found(points, losses, full, evaluations, converged.astype(bool))
+        return Found(points, losses, full_matrices(normals, size), evaluations, converged.astype(bool))
 
 
 @lru_cache(maxsize=32)
