@@ -97,9 +97,7 @@ class _Problem:
     slopes: Callable[..., Any]
 
     @classmethod
-    def of(
-        cls, expression: sympy.Expr, columns: Mapping[str, np.ndarray], y: np.ndarray, weights: Any
-    ) -> "_Problem":
+    def of(cls, expression: sympy.Expr, columns: Mapping[str, np.ndarray], y: np.ndarray, weights: Any) -> "_Problem":
         constants = sorted((s for s in expression.free_symbols if s.name not in columns), key=lambda s: s.name)
         if not constants:
             raise ValueError(f"{expression} has no constants to fit: every symbol is a column")
@@ -178,7 +176,9 @@ class _Problem:
         if not free.any() or not np.isfinite(residual(nonlinear)).all() or residual(nonlinear)[0] == 1e150:
             return self.completed(nonlinear) if free.any() else nonlinear
         with np.errstate(all="ignore"):
-            found = least_squares(residual, nonlinear, method="lm", x_scale=np.abs(nonlinear) + 1e-12, max_nfev=evaluations * 10)
+            found = least_squares(
+                residual, nonlinear, method="lm", x_scale=np.abs(nonlinear) + 1e-12, max_nfev=evaluations * 10
+            )
         return self.completed(found.x)
 
     def polished(self, c: np.ndarray | None) -> np.ndarray | None:
@@ -224,7 +224,9 @@ def _jointly_linear(expression: sympy.Expr, constants: Sequence[sympy.Symbol]) -
     chosen: list[sympy.Symbol] = []
     for constant in constants:
         slope = sympy.diff(expression, constant)
-        if not slope.free_symbols & {constant, *chosen} and all(constant not in sympy.diff(expression, c).free_symbols for c in chosen):
+        if not slope.free_symbols & {constant, *chosen} and all(
+            constant not in sympy.diff(expression, c).free_symbols for c in chosen
+        ):
             chosen.append(constant)
     return tuple(constant in chosen for constant in constants)
 

@@ -52,7 +52,9 @@ def parse_unit(text: str) -> Unit:
         raise ValueError(f"{written!r} has an offset, so it cannot stand in a formula; use kelvin")
     if not scale > 0:
         raise ValueError(f"{written!r} is no unit; write units such as m, km/s, kg m/s^2 or 1")
-    exponents = {name.strip("[]"): Fraction(power).limit_denominator(12) for name, power in quantity.dimensionality.items()}
+    exponents = {
+        name.strip("[]"): Fraction(power).limit_denominator(12) for name, power in quantity.dimensionality.items()
+    }
     return Unit(written, {name: power for name, power in exponents.items() if power}, scale)
 
 

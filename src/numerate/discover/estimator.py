@@ -66,9 +66,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         unnamed = ["y"] if columns.shape[1] == 1 else [f"y{i}" for i in range(columns.shape[1])]
         self.target_names_ = target_names(targets) or unnamed
         self._check(X, columns)
-        self.found_ = [
-            self._find(X, columns[:, i], weights, target) for i, target in enumerate(self.target_names_)
-        ]
+        self.found_ = [self._find(X, columns[:, i], weights, target) for i, target in enumerate(self.target_names_)]
         self.single_ = y.ndim == 1
         self.formula_ = self._each(lambda found: found.best.expression)
         self.formulas_ = self._each(lambda found: found.front)

@@ -8,7 +8,14 @@ import sympy
 FUNCTIONS = {
     name: getattr(sympy, name)
     for name in "sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sign cbrt".split()
-} | {"abs": sympy.Abs, "Abs": sympy.Abs, "ln": sympy.log, "arctan": sympy.atan, "arcsin": sympy.asin, "arccos": sympy.acos}
+} | {
+    "abs": sympy.Abs,
+    "Abs": sympy.Abs,
+    "ln": sympy.log,
+    "arctan": sympy.atan,
+    "arcsin": sympy.asin,
+    "arccos": sympy.acos,
+}
 OPERATIONS = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,

@@ -91,9 +91,7 @@ Group = tuple[tuple[Constant, Fraction], ...]
 
 
 def _simplest_first(dimension: Dimension) -> list[tuple[Group, sympy.Expr]]:
-    listed = [
-        (cost + extra, group, factor) for cost, group in _candidates(dimension) for extra, factor in _factors()
-    ]
+    listed = [(cost + extra, group, factor) for cost, group in _candidates(dimension) for extra, factor in _factors()]
     return [(group, factor) for _, group, factor in sorted(listed, key=lambda each: each[0])]
 
 

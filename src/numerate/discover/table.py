@@ -42,7 +42,11 @@ def read_frame(path: str | Path) -> Any:
         raise RuntimeError("reading tables needs extra packages: pip install 'numerate[formula]'") from error
     options: dict[str, Any] = {}
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        options = {"infer_schema_length": None, "separator": _separator(path), "null_values": ["", "NA", "NULL", "null"]}
+        options = {
+            "infer_schema_length": None,
+            "separator": _separator(path),
+            "null_values": ["", "NA", "NULL", "null"],
+        }
     try:
         frame = getattr(pl, READERS[path.suffix.lower()])(path, **options)
     except Exception as error:
