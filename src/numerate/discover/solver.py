@@ -75,7 +75,7 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
-        with self.clock.share(0.12 * self.clock.seconds):
+        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
         if view.k == 1:
             if not view.noise:
@@ -200,6 +200,7 @@ class Solver:
         part = replace(part, noise=noise / scale)
         pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
         pool.noise = pool.floor = part.noise / part.scale
+        pool.patience = 0.0
         inner = Solver(pool, self.clock, self.seed, self.depth + 1)
         try:
             with self.clock.share(0.2 * self.clock.seconds):
