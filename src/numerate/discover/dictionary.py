@@ -205,7 +205,9 @@ def best_pairs(
     return out + _pairs(P, c, ids, price, t, top, chunk)
 
 
-def _pairs(P: np.ndarray, c: np.ndarray, ids: np.ndarray, price: np.ndarray, t: np.ndarray, top: int, chunk: int) -> list[Chosen]:
+def _pairs(
+    P: np.ndarray, c: np.ndarray, ids: np.ndarray, price: np.ndarray, t: np.ndarray, top: int, chunk: int
+) -> list[Chosen]:
     """The best partner of each column by single precision, the best of these pairs measured in double."""
     P4, c4, price4 = P.astype(np.float32), c.astype(np.float32), price.astype(np.float32)
     ranked = []

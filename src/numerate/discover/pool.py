@@ -54,7 +54,7 @@ class Pool:
         self.found: list[Candidate] = []
         self.noise: float | None = None  # relative to the root mean square of y
         self.floor = FLOOR  # errors below this count as this
-        self.patience = 0.7  # of the time until the first such formula
+        self.patience = 1.0  # of the time until the first such formula
         self._seen: set[ex.Tree] = set()
         self._settled: float | None = None
         self._looked: Candidate | None = None
@@ -103,7 +103,7 @@ class Pool:
         if not self.found or self.best.source == "constant":
             return
         self._look_for_noise()
-        if self.noise is None or self.best.error > self.noise * (1.01 + 2 / np.sqrt(2 * len(self.y))):
+        if self.noise is None or self.best.error > self.noise * (1.01 + 1 / np.sqrt(2 * len(self.y))):
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.elapsed
@@ -120,8 +120,11 @@ class Pool:
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""
+        constants = ex.constants(candidate.tree)
+        if self.noise is not None and len(constants) > 3:
+            return False
         odd = 0
-        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
+        for c, error in zip(constants, candidate.standard_errors):
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
             odd += simplest(c, near) is None
         return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60
