@@ -1,8 +1,8 @@
 """The formula search on known problems: how many exactly, how fast, and beside other programs.
 
-    python -m benchmarks.formula                                   every suite, noise-free, one seed
-    python -m benchmarks.formula feynman --noise 0.01 --seeds 3    one suite with noise
-    python -m benchmarks.formula feynman --who numerate pyoperon   peers in the same run
+python -m benchmarks.formula                                   every suite, noise-free, one seed
+python -m benchmarks.formula feynman --noise 0.01 --seeds 3    one suite with noise
+python -m benchmarks.formula feynman --who numerate pyoperon   peers in the same run
 """
 
 import argparse
@@ -99,13 +99,18 @@ def table(rows: list[dict]) -> str:
     by = defaultdict(list)
     for row in rows:
         by[row["suite"], row["noise"], row["who"]].append(row)
-    lines = ["| suite | noise | program | exact | sympy | form | of | called exact and wrong | median s | seeds |", "|---" * 10 + "|"]
+    lines = [
+        "| suite | noise | program | exact | sympy | form | of | called exact and wrong | median s | seeds |",
+        "|---" * 10 + "|",
+    ]
     for (suite, noise, who), got in by.items():
         share = lambda key: f"{sum(r[key] for r in got)} ({100 * np.mean([r[key] for r in got]):.1f} %)"  # noqa: E731
         wrong = sum(r["claimed"] and not r["exact"] for r in got)
         seeds = len({r["seed"] for r in got})
         cells = [suite, f"{100 * noise:g} %", who, share("exact"), share("symbolic"), share("structure"), len(got)]
-        lines.append("| " + " | ".join(map(str, [*cells, wrong, f"{median(r['seconds'] for r in got):.2f}", seeds])) + " |")
+        lines.append(
+            "| " + " | ".join(map(str, [*cells, wrong, f"{median(r['seconds'] for r in got):.2f}", seeds])) + " |"
+        )
     return "\n".join(lines)
 
 

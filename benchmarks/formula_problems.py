@@ -83,7 +83,20 @@ def _feynman(file: str, suite: str, seed: int, n: int) -> Iterator[Problem]:
             yield drawn(row["Filename"], suite, row["Formula"], ranges, (seed, k), n)
 
 
-CLASSIC = ("Nguyen", "Keijzer", "Vladislavleva", "Jin", "R", "Livermore", "Koza", "Meier", "Pagie", "Korns", "Neat", "Constant")
+CLASSIC = (
+    "Nguyen",
+    "Keijzer",
+    "Vladislavleva",
+    "Jin",
+    "R",
+    "Livermore",
+    "Koza",
+    "Meier",
+    "Pagie",
+    "Korns",
+    "Neat",
+    "Constant",
+)
 
 
 def _sets(families: tuple[str, ...], suite: str, seed: int, n: int) -> Iterator[Problem]:

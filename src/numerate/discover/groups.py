@@ -81,7 +81,9 @@ def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock:
         directions = np.linalg.svd(G - G.mean(0), full_matrices=False)[2]
         a = np.linalg.lstsq(np.concatenate([np.ones((n, 1)), Z], 1), t, rcond=None)[0][1:]
         starts.append((a, directions[:r]))
-    starts += [(a, np.concatenate([B, rng.normal(size=(1, d))])) for _, a, B in fewer if len(B) == r - 1 for _ in range(4)]
+    starts += [
+        (a, np.concatenate([B, rng.normal(size=(1, d))])) for _, a, B in fewer if len(B) == r - 1 for _ in range(4)
+    ]
     starts.append((np.zeros(d), rng.normal(size=(r, d))))
     starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(12)]
     until = clock.elapsed + 0.04 * clock.seconds

@@ -189,7 +189,9 @@ def weights(v: View) -> np.ndarray:
     return np.minimum(v.w, np.quantile(v.w, 0.98))
 
 
-def span_fits(view: View, designs: Iterator[Design | None], names: Sequence[str], clock: Clock, rows: int) -> Iterator[ex.Tree]:
+def span_fits(
+    view: View, designs: Iterator[Design | None], names: Sequence[str], clock: Clock, rows: int
+) -> Iterator[ex.Tree]:
     """Formulas from every design whose span holds the target."""
     n = min(rows, len(view.t))
     for design in designs:

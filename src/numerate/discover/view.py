@@ -24,8 +24,16 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     "cos": (np.cos, np.sin, lambda f: ("acos", f)),
     "tan": (np.tan, lambda t: 1 / np.cos(t) ** 2, lambda f: ("atan", f)),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
-    "logit": (lambda t: np.log(1 / t - 1), lambda t: 1 / (t * (1 - t)), lambda f: ex.power(ex.add(ex.ONE, ("exp", f)), -1)),
-    "rest": (lambda t: np.log(1 - t), lambda t: 1 / (1 - t), lambda f: ex.add(ex.ONE, ex.mul(ex.fixed(-1.0), ("exp", f)))),
+    "logit": (
+        lambda t: np.log(1 / t - 1),
+        lambda t: 1 / (t * (1 - t)),
+        lambda f: ex.power(ex.add(ex.ONE, ("exp", f)), -1),
+    ),
+    "rest": (
+        lambda t: np.log(1 - t),
+        lambda t: 1 / (1 - t),
+        lambda f: ex.add(ex.ONE, ex.mul(ex.fixed(-1.0), ("exp", f))),
+    ),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
 }
 DOMAIN = {"sin": (-np.pi / 2, np.pi / 2), "cos": (0, np.pi), "tan": (-np.pi / 2, np.pi / 2), "exp": (-300, 300)}
