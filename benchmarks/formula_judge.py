@@ -29,8 +29,8 @@ def judge(formula: sp.Expr, problem: Problem, tolerance: float = 1e-9) -> Verdic
     X, t = X[np.isfinite(t)], t[np.isfinite(t)]
     try:
         exact = _same(values(formula, X), t, tolerance)
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError, NameError):
-        return Verdict(False, False, False)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError, NameError, KeyError):
+        return Verdict(False, False, False)  # a formula that cannot be evaluated
     structure = exact or _same_after_refit(formula, X, t, max(tolerance, 1e-7))
     return Verdict(exact, structure, exact and _symbolic(formula, problem.truth))
 

@@ -181,11 +181,27 @@ def run(
 
 @app.command()
 def demo(out: Out = Path("results")) -> None:
-    """The tour: find a formula, then run the Primer's whole published benchmark (5,175 runs) and write both reports."""
+    """The tour: a formula from a network, the Primer's whole benchmark (5,175 runs), three laws from measurements."""
     terminal.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
     run(["discover"], out=out)
     terminal.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")
     run(["primer2022"], size="paper", out=out)
+    terminal.echo("3. Kepler's, Leavitt's and Hubble's laws, from their measurements")
+    laws(out)
+
+
+def laws(out: Path) -> None:
+    """Three laws from tables that come with the package."""
+    from numerate import cli_fit
+    from numerate.discover.laws import LAWS
+
+    for law in LAWS:
+        terminal.echo(f"{law.title}: {law.about}")
+        wanted = cli_fit.Wanted(
+            law.path, law.target, [law.input], None, None, law.units, 10.0, None, law.size, law.relative, 0,
+            out / "laws" / law.name,
+        )  # fmt: skip
+        cli_fit.run(wanted, _print)
 
 
 @app.command()
@@ -214,6 +230,7 @@ def fit(
     size: Annotated[
         int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")
     ] = None,
+    relative: Annotated[bool, typer.Option("--relative", help="Count errors relative to the target.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same formula.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
 ) -> None:
@@ -221,7 +238,7 @@ def fit(
     from numerate import cli_fit
 
     wanted = cli_fit.Wanted(
-        data, target, _words(inputs), time, trajectory, units, seconds, _words(functions), size, seed,
+        data, target, _words(inputs), time, trajectory, units, seconds, _words(functions), size, relative, seed,
         out or Path("results") / "fit" / data.stem,
     )  # fmt: skip
     cli_fit.run(wanted, _print)
@@ -368,9 +385,9 @@ def cache(
 
     folder = cache_folder.current()
     if clear:
-        typer.echo(f"{folder.folder}: {folder.clear() / 1e6:.1f} MB removed")
+        terminal.echo(f"{folder.folder}: {folder.clear() / 1e6:.1f} MB removed")
     else:
-        typer.echo(f"{folder.folder}: {folder.summary()}")
+        terminal.echo(f"{folder.folder}: {folder.summary()}")
 
 
 def _options(size: str, seeds: int | None, units: Sequence[str] | None, ranges: str | None) -> "Options":

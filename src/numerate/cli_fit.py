@@ -27,6 +27,7 @@ class Wanted:
     seconds: float
     functions: list[str] | None
     size: int | None
+    relative: bool
     seed: int
     out: Path
 
@@ -39,6 +40,7 @@ class Wanted:
                 value = ",".join(value) or "none"
             if value is not None and (name, value) not in (("seconds", 10.0), ("seed", 0)):
                 words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+        words += ["--relative"] if self.relative else []
         return shlex.join(words)
 
     def check(self) -> None:
@@ -98,6 +100,7 @@ def _run_formula(wanted: Wanted, show: Print) -> None:
             functions=wanted.functions,
             units=units,
             size=wanted.size,
+            relative=wanted.relative,
             seed=wanted.seed,
             progress=tell,
         )
@@ -133,11 +136,26 @@ def _summary(fit: Any) -> Any:
 
 
 def _run_equations(wanted: Wanted, show: Print) -> None:
-    raise NotImplementedError
+    from numerate import fit_equations
+
+    assert wanted.time is not None
+    data = fit_equations.read_trajectories(wanted.data, wanted.time, wanted.inputs, wanted.trajectory)
+    typer.echo(f"{wanted.data}: {data.summary}")
+    with _progress(", ".join(data.names), wanted.seconds) as tell:
+        found = fit_equations.find_equations(
+            data,
+            seconds=wanted.seconds,
+            functions=wanted.functions,
+            seed=wanted.seed,
+            progress=lambda name, best, elapsed: tell(best, elapsed, f"d{name}/dt"),
+        )
+    show(fit_equations.summary(found))
+    page = fit_equations.write_report(found, data, wanted.data, wanted.out, wanted.settings, wanted.command())
+    typer.echo(f"report: {page}")
 
 
 @contextmanager
-def _progress(target: str, seconds: float) -> Iterator[Callable[[Any, float], None]]:
+def _progress(target: str, seconds: float) -> Iterator[Callable[..., None]]:
     """A line with the best formula so far; after Ctrl-C the search gives that one back."""
     from rich.console import Console
     from rich.markup import escape
@@ -156,10 +174,10 @@ def _progress(target: str, seconds: float) -> Iterator[Callable[[Any, float], No
     console = Console(stderr=True)
     with console.status(f"looking for {escape(target)}, {seconds:g} s at most (Ctrl-C: best so far)") as status:
 
-        def tell(best: Any, elapsed: float) -> None:
+        def tell(best: Any, elapsed: float, name: str = target) -> None:
             shown = export.text(best.expression, 4)
             shown = shown if len(shown) <= 70 else shown[:69] + "…"
-            line = f"{elapsed:.1f} s  {target} ≈ {shown}  (relative error {number(best.relative_error)})"
+            line = f"{elapsed:.1f} s  {name} ≈ {shown}  (relative error {number(best.relative_error)})"
             status.update(escape(line))
 
         before = signal.signal(signal.SIGINT, stop)

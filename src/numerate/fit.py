@@ -37,6 +37,7 @@ class FormulaFit:
     found: Found
     units: Mapping[str, Unit] | None
     constants: Sequence[ConstantNote]
+    relative: bool = False
 
     @property
     def verdict(self) -> str:
@@ -50,9 +51,14 @@ class FormulaFit:
     @property
     def facts(self) -> list[tuple[str, str]]:
         best, noise = self.found.best, self.found.noise
+        rest = self.table.y - values(best, self.table.X, self.table.names)
+        error = f"{number(float(np.sqrt(np.mean(rest**2))))}, {percent(best.relative_error)} of the target"
+        if self.relative:
+            noise = noise and best.relative_error * noise / best.error
+        level = percent(noise) + " of the target" if self.relative else f"{number(noise)} (standard deviation)"
         return [
-            ("root mean square error", f"{number(best.error)}, {percent(best.relative_error)} of the target's"),
-            ("estimated noise", f"{number(noise)} (standard deviation)" if noise else "none that can be seen"),
+            ("root mean square error", error + ("'s, row by row" if self.relative else "'s")),
+            ("estimated noise", level if noise else "none that can be seen"),
             ("size", f"{best.size} operations, names and numbers"),
         ]
 
@@ -82,15 +88,30 @@ def fit_table(
     functions: Sequence[str] | None = None,
     units: Mapping[str, Unit] | None = None,
     size: int | None = None,
+    relative: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> FormulaFit:
-    """Find the formula of a table; ``size`` is the largest one wanted."""
+    """Find the formula of a table.
+
+    Args:
+        table: Inputs and target.
+        seconds: Processor time.
+        functions: Functions a formula may contain; None for the default set.
+        units: Column -> unit.
+        size: The largest formula wanted.
+        relative: Whether errors count relative to the target, row by row.
+        seed: Of the search.
+        progress: Called with the best formula so far and the seconds gone by.
+    """
+    if relative and not table.y.all():
+        raise ValueError(f"relative errors need a target that is nowhere 0; {table.target!r} is in some row")
     found = find(
         table.X,
         table.y,
         names=table.names,
         target=table.target,
+        weights=table.y**-2.0 / np.mean(table.y**-2.0) if relative else None,
         seconds=seconds,
         functions=functions,
         units=units,
@@ -98,7 +119,7 @@ def fit_table(
         progress=progress,
     )
     found = found if size is None else smaller(found, size)
-    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target))
+    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target), relative)
 
 
 def candidates(found: Found, target: str) -> list[Candidate]:
@@ -122,11 +143,12 @@ def law(fit: FormulaFit) -> Law:
     table, best = fit.table, fit.found.best
     predicted = values(best, table.X, table.names)
     front = candidates(fit.found, table.target)
+    band = "; the band is twice the estimated noise" if fit.found.noise and not fit.relative else ""
     pictures = [
         Picture(
             "fit",
-            fit_figure(table.y, predicted, fit.found.noise, front),
-            "Left: every row. Middle: what the formula leaves; the band is twice the estimated noise. Right: all "
+            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front),
+            f"Left: every row. Middle: what the formula leaves{band}. Right: all "
             "formulas that are better than every smaller one; the chosen one is filled.",
         ),
         Picture(
@@ -197,12 +219,13 @@ def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
     read = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".txt": "read_csv"}
     reader = read.get(path.suffix.lower(), "read_excel")
     units = "" if fit.units is None else f", units={', '.join(each.text for each in fit.units.values())!r}"
+    weights = f", sample_weight=data[{table.target!r}] ** -2" if fit.relative else ""
     return (
         "import polars as pl\n"
         "from numerate import FormulaRegressor\n\n"
         f"data = pl.{reader}({str(path)!r})\n"
         f"model = FormulaRegressor(seconds={seconds:g}{units})\n"
-        f"model.fit(data[{list(table.names)!r}], data[{table.target!r}])\n"
+        f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
         f"model.formula_      # {export.text(fit.found.best.expression, 4)}\n"
         f"model.predict(data[{list(table.names)!r}])\n"
         "model.to_module()   # an nn.Module whose constants train\n"

@@ -37,17 +37,23 @@ class Chooser:
         if rounded:
             fit = drop_idle(refit(fit.tree, X, y, w, steps=10), X, y, w)
             fit, marks = round_constants(fit, X, y, w)
-        error = relative_error(fit.tree, X, y, w)
-        scale = float(np.sqrt(np.average(y**2, weights=w)))
-        free = [i for i in range(len(ex.constants(fit.tree))) if i not in marks]
+        expression = self._expression(fit.tree, marks)
+        if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not
+            marks = {}
+            expression = ex.to_sympy(fit.tree, self.symbols)
+        return self._described(fit, marks, expression)
+
+    def _described(self, fit: Fit, marks: dict[int, sp.Expr], expression: sp.Expr) -> Formula:
+        error = relative_error(fit.tree, self.X, self.y, self.weights)
+        scale = float(np.sqrt(np.average(self.y**2, weights=self.weights)))
         values = ex.constants(fit.tree)
-        constants = {f"c{n}": (values[i], float(fit.standard_errors[i])) for n, i in enumerate(free)}
+        free = [i for i in range(len(values)) if i not in marks]
         return Formula(
-            expression=self._expression(fit.tree, marks),
+            expression=expression,
             error=error * scale,
             relative_error=error,
             size=ex.size(fit.tree),
-            constants=constants,
+            constants={f"c{n}": (values[i], float(fit.standard_errors[i])) for n, i in enumerate(free)},
             exact=self.is_law(fit.tree, marks),
             names=self.names,
             tree=fit.tree,

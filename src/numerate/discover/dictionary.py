@@ -208,7 +208,7 @@ def best_pairs(
 def _pairs(
     P: np.ndarray, c: np.ndarray, ids: np.ndarray, price: np.ndarray, t: np.ndarray, top: int, chunk: int
 ) -> list[Chosen]:
-    """Pairs ranked in single precision, the best of them measured in double."""
+    """The best partner of each column by single precision, the best of these pairs measured in double."""
     P4, c4, price4 = P.astype(np.float32), c.astype(np.float32), price.astype(np.float32)
     ranked = []
     for s in range(0, len(ids), chunk):
@@ -225,12 +225,13 @@ def _pairs(
         np.log(G, out=G)
         G += price4[s : s + chunk, None]
         G += price4[s:]
-        for f in np.argpartition(G, min(4 * top, G.size - 1), axis=None)[: 4 * top]:
-            i, j = divmod(int(f), G.shape[1])
-            if i < j:
-                ranked.append((float(G[i, j]), i + s, j + s))
+        partner = np.argmin(G, axis=1)
+        lowest = G[np.arange(len(G)), partner]
+        ranked += [(float(lowest[i]), i + s, int(partner[i]) + s) for i in np.argsort(lowest)[: 4 * top]]
     best = []
-    for _, i, j in sorted(ranked)[: 2 * top]:
+    for _, i, j in sorted(ranked)[: 3 * top]:
+        if i == j:
+            continue
         g = P[:, i] @ P[:, j]
         rest = max(1 - (c[i] ** 2 + c[j] ** 2 - 2 * c[i] * c[j] * g) / max(1 - g * g, 1e-12), 0.0)
         best.append((np.log(max(rest, 1e-15)) + price[i] + price[j], rest, (int(ids[i]), int(ids[j]))))
@@ -244,19 +245,20 @@ def extend(target: np.ndarray, base: np.ndarray, F: np.ndarray, start: Sequence[
     Q0 = np.linalg.qr(base)[0]
     total = np.linalg.norm(target - Q0 @ (Q0.T @ target)) ** 2 + 1e-300
     r = target - Q @ (Q.T @ target)
-    P = F - Q @ (Q.T @ F)
-    lengths = np.linalg.norm(F, axis=0) + 1e-300
+    squares = np.einsum("ij,ij->j", F, F) + 1e-300
+    left = squares - np.sum((Q.T @ F) ** 2, 0)  # squared length of each column outside the span
     chosen, out = list(start), []
     while len(chosen) < terms:
-        norms = np.linalg.norm(P, axis=0)
-        with np.errstate(all="ignore"):
-            score = np.where(norms > 1e-6 * lengths, (P.T @ r) / norms, 0)
-        j = int(np.argmax(np.abs(score)))
+        score = np.where(left > 1e-10 * squares, (F.T @ r) ** 2 / np.maximum(left, 1e-300), 0.0)
+        j = int(np.argmax(score))
         if score[j] == 0:
             break
-        q = P[:, j] / norms[j]
+        q = F[:, j] - Q @ (Q.T @ F[:, j])
+        q = q - Q @ (Q.T @ q)
+        q = q / (np.linalg.norm(q) + 1e-300)
+        Q = np.concatenate([Q, q[:, None]], 1)
         r = r - q * (q @ r)
-        P = P - np.outer(q, q @ P)
+        left = left - (q @ F) ** 2
         chosen.append(j)
         out.append((float(r @ r / total), tuple(chosen)))
         if r @ r / total < 1e-11:

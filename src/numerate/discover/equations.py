@@ -1,5 +1,6 @@
 """Ordinary differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,8 @@ from numerate.discover.formula import Formula, Found
 from numerate.discover.search import search
 
 MINIMUM_POINTS = 20
+DEGREE = 3
+"""Polynomials up to this degree are tried before the search."""
 CLEAN = 1e-5
 """Noise below this part of a state's standard deviation needs no smoothing."""
 REPEATS = 4
@@ -39,14 +42,13 @@ class Equations:
     """One equation dx_i/dt = f_i(x) for each state.
 
     ``formulas``: sympy, in the states' names, the constants refined by integration. ``found``: what the search gave for
-    each derivative. ``standard_errors``: of the constants of each formula, in order of appearance. ``error``: root mean
-    square of the simulation's distance from the data, each state in units of its standard deviation; not finite if the
-    simulation leaves the data for good.
+    each derivative, None where a sparse polynomial was enough. ``error``: root mean square of the simulation's distance
+    from the data, each state in units of its standard deviation; not finite if the simulation leaves the data for good.
     """
 
     names: tuple[str, ...]
     formulas: tuple[sympy.Expr, ...]
-    found: tuple[Found, ...]
+    found: tuple[Found | None, ...]
     error: float
 
     def derivative(self) -> Callable[[float, np.ndarray], np.ndarray]:
@@ -116,12 +118,17 @@ def equations(
     found, start = [], []
     for i, name in enumerate(names):
         weights, level = _weights(errors[:, i], slopes[:, i])
-        made_up = level / np.sqrt(weights) * np.random.default_rng((seed, i)).standard_normal(len(slopes))
-        tell = _stop_at(2 * level, None if progress is None else partial(progress, name))
-        got = search(states, slopes[:, i] + 1.5 * made_up, weights=weights, progress=tell, **options)
-        found.append(simplest_within(got, 2 * level))
-        start.append(without_idle_terms(found[-1].best.expression, states, slopes[:, i], weights, 2 * level, names))
-    formulas = refined(start, names, [each.states for each in smooth], trajectories)
+        known = _Slopes(states, slopes[:, i], weights, 2 * level, tuple(names))
+        formula, got = known.polynomial(), None
+        if formula is None:
+            made_up = 1.5 * level / np.sqrt(weights) * np.random.default_rng((seed, i)).standard_normal(len(slopes))
+            tell = _stop_at(2 * level, None if progress is None else partial(progress, name))
+            got = search(states, slopes[:, i] + made_up, weights=weights, progress=tell, **options)
+            got = simplest_within(got, 2 * level)
+            formula = known.without_idle_terms(got.best.expression, 2 * level)
+        found.append(got)
+        start.append(formula)
+    formulas = [_whole(each) for each in refined(start, names, [each.states for each in smooth], trajectories)]
     result = Equations(names, tuple(formulas), tuple(found), np.nan)
     return replace(result, error=simulation_error(result, trajectories))
 
@@ -152,31 +159,71 @@ def simplest_within(found: Found, error: float) -> Found:
     return replace(found, best=best, exact=False, noise=error)
 
 
-def without_idle_terms(
-    expression: sympy.Expr, x: np.ndarray, y: np.ndarray, weights: np.ndarray, error: float, names: Sequence[str]
-) -> sympy.Expr:
-    """A sum without the terms that the data do not need, the others fitted again; x: (n, d), y: (n,)
+@dataclass(frozen=True)
+class _Slopes:
+    """Slopes of one state, and how well they are known; states: (n, d), slopes: (n,), weights: (n,)"""
 
-    Terms are dropped one by one, the least first, while the rest explains y to within ``error``.
-    """
-    symbols = [sympy.Symbol(name) for name in names]
-    parts = [part.as_independent(*symbols, as_Add=False)[1] for part in sympy.Add.make_args(sympy.expand(expression))]
-    with np.errstate(all="ignore"):
-        columns = [np.broadcast_to(np.asarray(compiled(part, symbols)(*x.T), float), y.shape) for part in parts]
-    table, root = np.stack(columns, 1), np.sqrt(weights)
-    if not np.isfinite(table).all():
-        return expression
-    kept, result = list(range(len(parts))), expression
-    while kept:
-        scaled = table[:, kept] * root[:, None]
+    states: np.ndarray
+    slopes: np.ndarray
+    weights: np.ndarray
+    error: float
+    names: tuple[str, ...]
+
+    def polynomial(self) -> sympy.Expr | None:
+        """The sparsest polynomial of lowest degree that explains the slopes, if there is one (Brunton et al., 2016)."""
+        symbols = [sympy.Symbol(name) for name in self.names]
+        for degree in range(1, DEGREE + 1):
+            powers = [p for p in itertools.product(range(degree + 1), repeat=len(symbols)) if sum(p) <= degree]
+            if 3 * len(powers) > len(self.slopes):
+                return None
+            terms = [sympy.Mul(*(s**k for s, k in zip(symbols, power))) for power in powers]
+            table = self._table(terms)
+            left = self._fit(table)[1]
+            if left < self.error:
+                limit = min(self.error, max(2 * left, 0.15 * self.error))
+                return _sum(self._pruned(terms, table, limit))
+        return None
+
+    def without_idle_terms(self, expression: sympy.Expr, limit: float) -> sympy.Expr:
+        """A sum without the terms that the slopes do not need, the others fitted again."""
+        symbols = [sympy.Symbol(name) for name in self.names]
+        whole = sympy.Add.make_args(sympy.expand(expression))
+        terms = [part.as_independent(*symbols, as_Add=False)[1] for part in whole]
+        table = self._table(terms)
+        if not np.isfinite(table).all():
+            return expression
+        needed = self._pruned(terms, table, limit)
+        return _sum(needed) if 0 < len(needed) < len(terms) else expression
+
+    def _table(self, terms: Sequence[sympy.Expr]) -> np.ndarray:
+        symbols = [sympy.Symbol(name) for name in self.names]
+        with np.errstate(all="ignore"):
+            columns = [np.asarray(compiled(term, symbols)(*self.states.T), float) for term in terms]
+        return np.stack([np.broadcast_to(column, self.slopes.shape) for column in columns], 1)
+
+    def _fit(self, table: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        """Coefficients, weighted error, and how much each term matters."""
+        root = np.sqrt(self.weights)
+        scaled = table * root[:, None]
         size = np.linalg.norm(scaled, axis=0) + 1e-300
-        c = np.linalg.lstsq(scaled / size, y * root, rcond=None)[0]
-        if np.sqrt(np.sum((scaled / size @ c - y * root) ** 2) / np.sum(weights)) > error:
-            break
-        if len(kept) < len(parts):
-            result = sympy.Add(*(sympy.Float(value, 17) * parts[j] for value, j in zip(c / size, kept)))
-        kept.pop(int(np.argmin(np.abs(c))))
-    return result
+        c = np.linalg.lstsq(scaled / size, self.slopes * root, rcond=None)[0]
+        rest = scaled / size @ c - self.slopes * root
+        return c / size, float(np.sqrt(np.sum(rest**2) / np.sum(self.weights))), np.abs(c)
+
+    def _pruned(self, terms: Sequence[sympy.Expr], table: np.ndarray, limit: float) -> list[tuple[float, sympy.Expr]]:
+        """(coefficient, term), the terms dropped one by one, the least first, while the others explain the slopes."""
+        kept, result = list(range(len(terms))), []
+        while kept:
+            c, left, matters = self._fit(table[:, kept])
+            if left > limit:
+                break
+            result = [(float(value), terms[j]) for value, j in zip(c, kept)]
+            kept.pop(int(np.argmin(matters)))
+        return result
+
+
+def _sum(parts: Sequence[tuple[float, sympy.Expr]]) -> sympy.Expr:
+    return sympy.Add(*(sympy.Float(value, 17) * term for value, term in parts))
 
 
 def _trajectories(t: Any, x: Any) -> list[Trajectory]:
@@ -293,6 +340,12 @@ def refined(
         constants = [sympy.Float(value, 17) for value in done.x * values]
     numbers = iter(constants)
     return [structure.xreplace({symbol: next(numbers) for symbol in part}) for structure, part in parts]
+
+
+def _whole(formula: sympy.Expr) -> sympy.Expr:
+    """Constants that are whole numbers to six digits, written as such."""
+    near = {each: sympy.Integer(round(float(each))) for each in formula.atoms(sympy.Float) if abs(each) > 0.5}
+    return formula.xreplace({each: to for each, to in near.items() if abs(each - to) < 1e-6 * abs(each)})
 
 
 def _relative_errors(done: Any) -> np.ndarray:

@@ -40,7 +40,7 @@ class Few:
         target = np.log(np.abs(v.t) + 1e-300)
         base = np.concatenate([np.ones((n, 1)), np.log(v.P[:, pos])], 1)
         penalty = np.array([3.0 * ex.size(self.factors.trees[i]) / n for i in ids])
-        found = dic.best_pairs(target * w[:, 0], base * w, L * w, top=40, penalty=penalty)
+        found = dic.best_pairs(target * w[:, 0], base * w, L * w, top=100, penalty=penalty)
         for _, chosen in sorted(found)[:10]:
             found = found + dic.extend(target * w[:, 0], base * w, L * w, chosen, 4)
         ranked, seen = [], set()
@@ -55,8 +55,12 @@ class Few:
             factors = ([] if ex.is_one(mono) else [mono]) + powers
             if factors:
                 ranked.append(self._scored(rest, factors))
-        ranked = [r for r in ranked if r is not None]
-        best = sorted(ranked, key=lambda r: r[0])[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
+        ranked = sorted((r for r in ranked if r is not None), key=lambda r: r[0])
+        forms: dict[ex.Tree, tuple[float, float, ex.Tree]] = {}
+        for r in ranked:  # the best start of each form
+            forms.setdefault(ex.shape(r[2]), r)
+        ranked = list(forms.values())
+        best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
         for _, _, tree in best:
             yield self.view.lift(tree)
 
@@ -84,7 +88,7 @@ class Few:
         z = v.t * w[:, 0]
         one = np.ones((n, 1))
         penalty = np.array([3.0 * ex.size(t) / n for t in self.sums.trees])
-        found = dic.best_pairs(z, one * w, self.F * w, top=15, penalty=penalty)
+        found = dic.best_pairs(z, one * w, self.F * w, top=30, penalty=penalty)
         if v.k <= 3:
             for _, chosen in sorted(found)[:12]:
                 found = found + dic.extend(z, one * w, self.F * w, chosen, 5)
@@ -92,9 +96,13 @@ class Few:
             yield from self._with_polynomial(outer, z, w)
         trees = self.sums.trees
         found.sort(key=lambda f: self._cost(f, n))
-        others = 0
-        for rest, chosen in found[:40]:
+        others, forms = 0, set()
+        for rest, chosen in found[:60]:
             if rest > EXACT:
+                form = frozenset(ex.shape(trees[i]) for i in chosen)
+                if form in forms:
+                    continue
+                forms.add(form)
                 others += 1
                 if others > (6 if self.noisy else 4):
                     break

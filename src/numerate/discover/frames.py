@@ -23,7 +23,9 @@ def kind(dtype: Any) -> str:
         return "categories"
     if name.startswith(("Date", "Time", "Duration")):
         return "dates or times"
-    return "text" if name.startswith(("String", "Object", "Unknown")) else f"{name} values"
+    if name in ("Null", "Unknown"):
+        return "no values"
+    return "text" if name.startswith(("String", "Object")) else f"{name} values"
 
 
 def target_names(y: Any) -> list[str] | None:

@@ -23,3 +23,17 @@ def noise_level(view: View, most_rows: int = 2000) -> float | None:
         if len(seen) > 2 and 1e-7 < seen[-1] < 0.5 and seen[-1] > 0.985 * seen[-3]:
             return seen[-1] * scale
     return None
+
+
+def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool:
+    """Whether a free polynomial of the inputs explains no more of the residuals than chance (an F test at three sigma)."""
+    X, r = X[:most_rows], residual[:most_rows]
+    n, k = X.shape
+    degree = poly.best_degree(k, n // 8, 5)
+    if degree < 2 and n < 40:
+        return False
+    V = np.where((X > 0).all(0), np.log(np.abs(X) + 1e-300), X)
+    p = len(poly.exponents(k, degree)) + 1
+    left = poly.smooth_residual(V, r, degree)[0] ** 2 * (n - p)
+    explained = (r @ r - left) / p
+    return bool(explained < (1 + 3 * np.sqrt(2 / p)) * left / (n - p))

@@ -7,7 +7,7 @@ import sympy
 
 FUNCTIONS = {
     name: getattr(sympy, name)
-    for name in ["sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sign", "cbrt"]
+    for name in "sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sign cbrt".split()
 } | {
     "abs": sympy.Abs,
     "Abs": sympy.Abs,

@@ -7,6 +7,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock
+from numerate.discover.noise import is_noise
 from numerate.discover.refit import refit
 from numerate.discover.rounding import simplest
 
@@ -53,7 +54,10 @@ class Pool:
         self.found: list[Candidate] = []
         self.noise: float | None = None  # relative to the root mean square of y
         self.floor = FLOOR  # errors below this count as this
+        self.patience = 1.0  # of the time until the first such formula
         self._seen: set[ex.Tree] = set()
+        self._settled: float | None = None
+        self._looked: Candidate | None = None
 
     @property
     def best(self) -> Candidate:
@@ -88,18 +92,39 @@ class Pool:
             self.improved(candidate)
         if fit.error < SOLVED and self._is_simple(candidate, 1e-9):
             raise Solved
+        if self.best is candidate or self._settled is not None:
+            self.check_noise()
 
     def check_noise(self) -> None:
-        """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does."""
-        if self.noise is None or not self.found or self.best.error > 1.01 * self.noise:
+        """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does.
+
+        The first such formula may be an accident: the search goes on for as long as it took to find it.
+        """
+        if not self.found or self.best.source == "constant":
             return
-        if self.best.source != "constant" and self._is_simple(self.best, 0.0):
+        self._look_for_noise()
+        if self.noise is None or self.best.error > self.noise * (1.01 + 1 / np.sqrt(2 * len(self.y))):
+            return
+        if self._settled is None and self._is_simple(self.best, 0.0):
+            self._settled = self.clock.elapsed
+        if self._settled is not None and self.clock.elapsed >= self._settled + self.patience * (0.3 + self._settled):
             raise Solved
+
+    def _look_for_noise(self) -> None:
+        """Residuals of the best formula without any structure are noise."""
+        if self.noise is not None or self.best is self._looked or self.best.error < 1e-7:
+            return
+        self._looked = self.best
+        if self._is_simple(self.best, 0.0) and is_noise(self.X, ex.column(self.best.tree, self.X) - self.y):
+            self.noise = self.best.error
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""
+        constants = ex.constants(candidate.tree)
+        if self.noise is not None and len(constants) > 3:
+            return False
         odd = 0
-        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
+        for c, error in zip(constants, candidate.standard_errors):
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
             odd += simplest(c, near) is None
         return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60

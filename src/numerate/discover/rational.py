@@ -14,7 +14,8 @@ DEGREES = {  # inputs: degrees above and below, smallest first
     1: ((2, 2), (3, 3), (4, 4), (6, 6)),
     2: ((2, 2), (3, 2), (4, 3)),
     3: ((2, 2), (3, 2)),
-    4: ((2, 1), (2, 2)),
+    4: ((2, 1), (2, 2), (3, 2)),
+    5: ((2, 1), (2, 2), (3, 2)),
 }
 
 
@@ -22,7 +23,7 @@ def rationals(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
     """t or t^2 as a quotient of two sparse polynomials, then with the denominator in one input alone."""
     v = view.head(rows)
     designs = [(a, b, None) for a, b in DEGREES.get(v.k, ((2, 1), (2, 2)))]
-    designs += [(4 if v.k == 3 else 3, 2, i) for i in range(v.k)] if 2 < v.k < 6 else []
+    designs += [(4 if v.k < 5 else 3, 2, i) for i in range(v.k)] if 2 < v.k < 7 else []
     for above, below, only in designs:
         A, trees, _ = polynomial_columns(v.P, above)
         B, under, _ = polynomial_columns(v.P if only is None else v.P[:, [only]], below)
@@ -68,7 +69,8 @@ def _quotients(
 
 def quotient(above: Columns, below: Columns, t: np.ndarray) -> ex.Tree | None:
     """t = (sum a m) / (sum b m) over given columns m, exactly, or None."""
-    W = np.concatenate([above.A, -t[:, None] * below.A], 1)
+    row = 1 / (np.median(np.abs(t)) + np.abs(t))  # near a pole a few rows must not decide alone
+    W = np.concatenate([above.A, -t[:, None] * below.A], 1) * row[:, None]
     norms = np.linalg.norm(W, axis=0) + 1e-300
     if not np.isfinite(norms).all():
         return None

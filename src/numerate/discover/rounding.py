@@ -73,18 +73,20 @@ def _rational(value: float, width: float, most: int = 40) -> tuple[Fraction, flo
 def round_constants(
     fit: Fit, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[Fit, dict[int, sp.Expr]]:
-    """Constants one after another to the simplest number within 2.5 standard errors, if the fit does not suffer.
+    """Constants to the simplest number within their error, if the fit does not suffer: all at once, else one by one.
 
     Returns the fit with the others refitted, and the exact value of each rounded constant by position.
     """
-    n, held, names = len(y), {}, {}
     if not 0 < len(ex.constants(fit.tree)) <= 20:
         return fit, {}
+    for sigmas in (2.5, 4.0):
+        together = _round_together(fit, X, y, weights, sigmas)
+        if together is not None:
+            return together
+    n, held, names = len(y), {}, {}
     best, allowed = fit, max(fit.error * (1 + 3.0 / n), 2e-10)
     for i in range(len(ex.constants(fit.tree))):
-        c, error = ex.constants(best.tree)[i], best.standard_errors[i]
-        width = max(1e-10 * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
-        near = simplest(c, width)
+        near = _near(best, i, 2.5)
         if near is None:
             continue
         trial = refit(best.tree, X, y, weights, steps=12, held=held | {i: near[1]})
@@ -93,20 +95,42 @@ def round_constants(
     return best, names
 
 
+def _near(fit: Fit, i: int, sigmas: float) -> tuple[sp.Expr, float] | None:
+    c, error = ex.constants(fit.tree)[i], fit.standard_errors[i]
+    near = simplest(c, max(1e-10 * abs(c), sigmas * error if np.isfinite(error) else 0.0))
+    return None if near is None or near[1] == 0.0 else near  # terms that do nothing were dropped before
+
+
+def _round_together(fit: Fit, X, y, weights, sigmas: float) -> tuple[Fit, dict[int, sp.Expr]] | None:
+    """All constants at once; the loss of likelihood must be what so many parameters gain by chance."""
+    near = [_near(fit, i, sigmas) for i in range(len(ex.constants(fit.tree)))]
+    k = len(near)
+    if any(v is None for v in near):
+        return None
+    tree = ex.with_constants(fit.tree, [v[1] for v in near if v is not None])
+    error = relative_error(tree, X, y, weights)
+    allowed = max(fit.error * np.exp(0.5 * (k + 3 * np.sqrt(2 * k)) / len(y)), 2e-13)
+    if error > allowed:
+        return None
+    return Fit(tree, error, np.zeros(k)), {i: v[0] for i, v in enumerate(near) if v is not None}
+
+
 def drop_idle(fit: Fit, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Fit:
-    """Terms whose constant does nothing are taken out of the tree."""
-    tree = fit.tree
-    for i in reversed(range(len(ex.constants(tree)))):
-        c = ex.constants(tree)
+    """Terms that the description length does not want are taken out of the tree, the others refitted."""
+    n = len(y)
+    i = len(ex.constants(fit.tree))
+    while i > 0 and len(ex.constants(fit.tree)) > 1:
+        i -= 1
+        c = ex.constants(fit.tree)
+        if i >= len(c):
+            continue
         c[i] = 0.0
-        with np.errstate(all="ignore"):
-            trial = ex.with_constants(tree, c)
-            if relative_error(trial, X, y, weights) <= max(fit.error * (1 + 0.5 / len(y)), 1e-14):
-                tree = trial
-    if tree is fit.tree:
-        return fit
-    tree = without_zeros(tree)
-    return refit(tree, X, y, weights, steps=20)
+        tree = without_zeros(ex.with_constants(fit.tree, c))
+        trial = refit(tree, X, y, weights, steps=15) if not _is_zero(tree) else fit
+        gone = len(c) - len(ex.constants(tree))
+        if gone and np.log(max(trial.error, 1e-14) / max(fit.error, 1e-14)) * n < 0.5 * gone * np.log(n) + 1:
+            fit = trial
+    return fit
 
 
 def without_zeros(tree: ex.Tree) -> ex.Tree:

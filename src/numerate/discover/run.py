@@ -8,12 +8,19 @@ import sympy
 
 from numerate.discover import export
 from numerate.discover.checks import check_rows, varying
+from numerate.discover.choose import Chooser
 from numerate.discover.dimensions import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
 from numerate.discover.formula import Formula, Found
+from numerate.discover.pool import Candidate
+from numerate.discover.refit import refit
 from numerate.discover.search import search
 
 FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "abs")
 """Functions a formula may contain."""
+
+
+FEW_ROWS = 50
+"""Up to so many rows the description length chooses from the front."""
 
 
 def canonical(
@@ -81,7 +88,41 @@ def find(
         seed=seed,
         progress=progress,
     )
+    found = refitted(found, X[:, used], y, weights)
+    found = found if len(y) > FEW_ROWS else chosen_for_few(found, len(y))
     return found if units is None else sensible(found, units, target)
+
+
+def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Found:
+    """The front with constants fitted to all rows; the search fits all but the best to some."""
+    chooser = Chooser(X, y, weights, len(y), found.best.names)
+    front = []
+    for each in found.front:
+        if each is not found.best and each.constants:
+            fit = refit(each.tree, X, y, weights, steps=30)
+            each = chooser.formula(Candidate(0.0, fit.error, fit.tree, fit.standard_errors, ""), rounded=False)
+        front.append(each)
+    return replace(found, front=front)
+
+
+def chosen_for_few(found: Found, rows: int) -> Found:
+    """The formula of the front with the shortest description of data and formula together.
+
+    A formula costs its size, and each free constant the digits that the data give it: a power of 3/2 is cheaper than
+    one of 1.4996. With few rows that decides against formulas that have a constant for every row.
+    """
+    if found.exact:
+        return found
+    best = min(found.front, key=lambda each: description_length(each, rows))
+    return replace(found, best=best, exact=best.exact, noise=best.error)
+
+
+def description_length(formula: Formula, rows: int) -> float:
+    """Natural units of information: misfit of the rows, digits of the constants, size of the formula."""
+    if len(formula.constants) >= rows - 1:
+        return np.inf
+    digits = [np.log1p(abs(value) / error) if error > 0 else 36.0 for value, error in formula.constants.values()]
+    return rows * np.log(formula.relative_error + 1e-16) + sum(digits) + 1.5 * formula.size
 
 
 def values(formula: Formula, X: np.ndarray, names: Sequence[str]) -> np.ndarray:

@@ -35,7 +35,7 @@ def search(
         seed: the same seed gives the same formula.
         progress: called with the best formula and the seconds used when the best improves.
     """
-    clock = Clock(seconds)
+    clock = Clock(0.92 * seconds)  # the rest is for rounding and the front
     X, y = np.asarray(X, float), np.asarray(y, float)
     order = np.random.default_rng((seed, 0)).permutation(len(y))
     X, y, w = X[order], y[order], None if weights is None else np.asarray(weights, float)[order]

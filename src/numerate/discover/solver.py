@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class Solver:
         self.linear(view)
         view = self.with_noise(view, noise_level(view))
         self.solve(view, "")
+        self.terms(view)
         self.last(view)
 
     def linear(self, view: View) -> None:
@@ -75,7 +77,7 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
-        with self.clock.share(0.12 * self.clock.seconds):
+        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
         if view.k == 1:
             if not view.noise:
@@ -193,6 +195,22 @@ class Solver:
                 inner = Solver(self.pool, self.clock, self.seed, self.depth + 1)
                 inner.solve(rest, source)
 
+    def terms(self, view: View) -> None:
+        """One term with the coefficient one peeled off: y = x_i + g(rest), y = x_i x_j + g(rest)."""
+        if view.noise:
+            return
+        V, k = view.variables, view.k
+        candidates = V + ([ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)] if k <= 4 else [])
+        with self.clock.share(0.3 * self.clock.seconds):
+            for term in candidates:
+                for tree in (term, ex.mul(ex.fixed(-1.0), term)):
+                    rest = view.minus(tree)
+                    self.plain(rest, "term off")
+                    for name in ("exp", "sq"):
+                        outer = rest.outer(name)
+                        if outer is not None:
+                            self.offer(rational.rationals(outer, self.clock), f"term off {name} quotient")
+
     def component(self, P: np.ndarray, values: np.ndarray, w: np.ndarray, noise: float) -> list[ex.Tree]:
         """The best formulas for one component, which is known up to ``noise``."""
         part = replace(root(P, values, w**2), noise=0.0)
@@ -200,6 +218,7 @@ class Solver:
         part = replace(part, noise=noise / scale)
         pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
         pool.noise = pool.floor = part.noise / part.scale
+        pool.patience = 0.0
         inner = Solver(pool, self.clock, self.seed, self.depth + 1)
         try:
             with self.clock.share(0.2 * self.clock.seconds):

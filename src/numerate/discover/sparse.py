@@ -91,12 +91,15 @@ def laurent_exponents(k: int, cost: float, exps: Sequence) -> list[tuple]:
             yield ()
             return
         for q in (0, *exps):
-            price = 1.5 if isinstance(q, Fraction) else abs(q)
-            if price <= left:
-                for rest in go(j + 1, left - price):
+            cost_q = 1.5 if isinstance(q, Fraction) else abs(q)
+            if cost_q <= left:
+                for rest in go(j + 1, left - cost_q):
                     yield (q, *rest)
 
-    return sorted((e for e in go(0, cost) if any(e)), key=lambda e: sum(abs(float(v)) for v in e))
+    def price(e: tuple) -> tuple[float, int]:
+        return sum(1.5 if isinstance(q, Fraction) else abs(q) for q in e), sum(q < 0 for q in e)
+
+    return sorted((e for e in go(0, cost) if any(e)), key=price)
 
 
 def polynomial_columns(P: np.ndarray, degree: int) -> tuple[np.ndarray, list[ex.Tree], list[int]]:
