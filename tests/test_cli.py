@@ -73,7 +73,8 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     (folder / "myunits.py").write_text(OWN)
     words = ["run", "primer2022/table11", *OPTIONS, "--out", str(folder / "results")]
-    around = os.environ | {"COLUMNS": "100", "PYTHONPATH": str(folder)}
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    around = os.environ | {"COLUMNS": "100", "PYTHONPATH": path}
     command = [sys.executable, "-m", "numerate", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=around, check=False)
     assert done.returncode == 0, done.stderr
