@@ -8,7 +8,7 @@ import torch
 from small_steps import largest_difference, make_members, make_state, make_step, make_weights
 
 from numerate.loops.cpp.loop import Cpp
-from numerate.loops.cuda.loop import emit_training
+from numerate.loops.cuda.pipeline import emit_training
 from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
 from numerate.loops.tracing.trace import NotLowered, training_step

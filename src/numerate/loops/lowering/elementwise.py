@@ -7,18 +7,11 @@ from typing import Any
 import torch
 
 from numerate.loops.form.ir import Number, View
+from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.lowering.lowering import Filled, Lowering, Product, Rules, Value, is_bool
 from numerate.loops.tracing.trace import NotLowered
 
 ELEMENTWISE = Rules()
-
-# elementwise: ATen name -> function of the intermediate form
-_SAME = (
-    "neg", "abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "atan", "atan2",
-    "erf", "floor", "ceil", "round", "trunc", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
-    "logical_not", "logical_and", "logical_or", "logical_xor", "where",
-)  # fmt: skip
-_RENAMED = {f"bitwise_{name}": f"logical_{name}" for name in ("not", "and", "or", "xor")} | {"sgn": "sign"}
 
 
 def _elementwise(function: str) -> Callable[..., Value]:
@@ -28,8 +21,8 @@ def _elementwise(function: str) -> Callable[..., Value]:
     return rule
 
 
-for _aten, _function in {**{name: name for name in _SAME}, **_RENAMED}.items():
-    ELEMENTWISE[_aten] = _elementwise(_function)
+for _operation in OPERATIONS.values():
+    ELEMENTWISE(*_operation.aten)(_elementwise(_operation.name))
 
 
 @ELEMENTWISE("add")

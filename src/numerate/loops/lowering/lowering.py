@@ -17,19 +17,20 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from numerate.loops.form.ir import (
+    BatchSum,
     Buffer,
-    Fold,
     Kind,
     Map,
     Number,
     Operand,
     Program,
+    Reduce,
     Statement,
-    Total,
     View,
     arrange,
     needed,
 )
+from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.tracing.trace import NotLowered, Traced
 
 
@@ -54,10 +55,6 @@ Value = View | Filled
 
 _COUNTING = ("sum", "where", "add", "sub", "mul")
 """Operations whose whole numbers (counts of truth values) are exact in float32."""
-
-
-_OF_TRUTH = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
-"""Operations on numbers that torch has for truth values, too; there they give truth values."""
 
 
 class Rules(dict[str, Callable[..., Any]]):
@@ -97,7 +94,7 @@ class Lowering:
                 self.values[node] = self.call(node)
         outputs = {name: self.output(self.values[node]) for name, node in self.traced.outputs.items()}
         found = needed([s for s in self.statements if 0 not in s.out.shape], outputs)
-        if any(isinstance(s, Fold) and 0 in s.inner for s in found):
+        if any(isinstance(s, Reduce) and 0 in s.inner for s in found):
             raise NotLowered("a sum or product of no elements")
         return Program(inputs, arrange(found), outputs)
 
@@ -197,8 +194,8 @@ class Lowering:
         """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
         shape = self.here if shape is None else shape
         values = tuple(map(self.as_value, values))
-        if function in _OF_TRUTH and all(map(is_bool, values)):
-            function = _OF_TRUTH[function]
+        if all(map(is_bool, values)):
+            function = OPERATIONS[function].of_bools or function
         args = tuple(operand_of(value, shape) for value in self.promoted(function, values))
         known = _simplified(function, args)
         if isinstance(known, View):
@@ -213,9 +210,10 @@ class Lowering:
 
     def promoted(self, function: str, values: Sequence[Value | Number]) -> list[Value | Number]:
         """Truth values count as 0 and 1 in arithmetic; numbers count as true in logic unless they are 0."""
-        if function in ("copy", "to_float"):
+        takes = OPERATIONS[function].operands
+        if takes == "any" and function != "where":
             return list(values)
-        if function.startswith("logical"):
+        if takes == "bool":
             return [value if is_bool(value) else self.map("ne", value, 0.0) for value in values]
         free, rest = (values[:1], values[1:]) if function == "where" else ((), values)
         if function == "where" and all(map(is_bool, rest)):
@@ -247,7 +245,7 @@ class Lowering:
             for factor in (value.factors if isinstance(value, Product) else (value,))
         )
         out = self.new(outer, "bool" if function in ("and", "or") else "float", args)
-        self.statements.append(Fold(out, function, args, inner))
+        self.statements.append(Reduce(out, function, args, inner))
         return out.reshaped(tuple(1 if axis in axes else size for axis, size in enumerate(value.shape)))
 
     def total(self, value: Value | Product) -> View:
@@ -255,7 +253,7 @@ class Lowering:
         factors = value.factors if isinstance(value, Product) else (value,)
         args = tuple(operand_of(factor, value.shape) for factor in factors)
         out = self.new(value.shape, "float", args, total=True)
-        self.statements.append(Total(out, args))
+        self.statements.append(BatchSum(out, args))
         return out
 
     def materialised(self, value: Value) -> View:
@@ -300,14 +298,11 @@ def is_bool(value: Value | Number) -> bool:
 
 
 def kind_of(function: str, args: Sequence[Operand]) -> Kind:
-    if function in ("lt", "le", "gt", "ge", "eq", "ne") or function.startswith("logical"):
-        return "bool"
-    if function in ("copy", "where"):
-        kinds = {
-            a.buffer.kind if isinstance(a, View) else "bool" if isinstance(a, bool) else "float" for a in args[-2:]
-        }
-        return "bool" if kinds == {"bool"} else "float"
-    return "float"
+    result = OPERATIONS[function].result
+    if result is not None:
+        return result
+    kinds = {a.buffer.kind if isinstance(a, View) else "bool" if isinstance(a, bool) else "float" for a in args[-2:]}
+    return "bool" if kinds == {"bool"} else "float"
 
 
 def _simplified(function: str, args: tuple[Operand, ...]) -> Operand | None:
@@ -324,12 +319,8 @@ def _simplified(function: str, args: tuple[Operand, ...]) -> Operand | None:
 
 def _computed(function: str, args: Sequence[Any]) -> Number:
     """``function`` of numbers, rounded to float32."""
-    special: dict[str, Callable[..., Tensor]] = {
-        "copy": lambda a: a, "to_float": lambda a: a.float(), "fma": lambda a, b, c: a * b + c
-    }  # fmt: skip
-    found = special.get(function) or getattr(torch, function)
     tensors = [torch.tensor(a, dtype=torch.bool if isinstance(a, bool) else torch.float32) for a in args]
-    return found(*tensors).item()
+    return OPERATIONS[function](*tensors).item()
 
 
 def with_shape(value: Value, shape: tuple[int, ...]) -> Value:

@@ -8,23 +8,21 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from numerate.loops.form.ir import Buffer, Map, Operand, Scan, Statement, View, contiguous, sources
-from numerate.loops.passes.nests import CHEAP
-
-DEPTH = 3
-"""Operations that are done again, one upon the other, at most."""
+from numerate.loops.form.operations import is_cheap
 
 
-def compute_again(statements: Sequence[Statement], kept: Set[Buffer]) -> list[Statement]:
+def rematerialise(statements: Sequence[Statement], kept: Set[Buffer], depth: int) -> list[Statement]:
     """The statements of an example, with those repeated whose results only scans from the end would need in memory.
 
-    ``kept``: values of an example that lie in memory in any case.
+    ``kept``: values of an example that lie in memory in any case; ``depth``: operations computed again, one upon the
+    other, at most.
     """
     writers: dict[Buffer, list[Statement]] = {}
     found: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Scan) and any(stride < 0 for stride in statement.arg.strides):
-            again = _Again(writers, kept, statement.out.buffer.name)
-            if (arg := again.view(statement.arg, DEPTH)) is not None and arg is not statement.arg:
+            again = _Rematerialiser(writers, kept, statement.out.buffer.name)
+            if (arg := again.view(statement.arg, depth)) is not None and arg is not statement.arg:
                 found += again.statements
                 statement = replace(statement, arg=arg)
         found.append(statement)
@@ -32,7 +30,7 @@ def compute_again(statements: Sequence[Statement], kept: Set[Buffer]) -> list[St
     return found
 
 
-class _Again:
+class _Rematerialiser:
     """Repeats the statements behind a view."""
 
     def __init__(self, writers: dict[Buffer, list[Statement]], kept: Set[Buffer], purpose: str) -> None:
@@ -48,7 +46,7 @@ class _Again:
         if not buffer.batch or buffer in self.kept or not any(view.strides):
             return view
         writer = self.writers[buffer][0] if len(self.writers.get(buffer, [])) == 1 else None
-        if depth == 0 or not isinstance(writer, Map) or writer.function not in CHEAP:
+        if depth == 0 or not isinstance(writer, Map) or not is_cheap(writer.function):
             return None
         if not any(b.batch for b in sources(writer)) or (turned := _turned(writer, view)) is None:
             return None

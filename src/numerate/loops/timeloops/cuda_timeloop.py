@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rowcode import UnitCode
+from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
@@ -135,29 +136,30 @@ def cuda_source(storage: str, direction: str, constants: Mapping[str, float], ke
     return kernel_source(storage, direction, constants, device_file("grid.cuh"), unit, kernel)
 
 
+_ARGUMENTS = {
+    "forward": "const float *gx, const float *gh, const float *state, const float *extra, float *fresh, float *saved",
+    "backward": "const float *saved, const float *state, const float *fresh, const float *extra, const float *grad, "
+    "float *dgx, float *dgh, float *dstate, float *dextra",
+}
+"""Of the emitted function of one unit."""
+
+
 def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: bool) -> str:
     """The CUDA source of one direction; ``packed`` if sequences differ in length."""
+    if not program.elementwise:
+        raise NotLowered("a step that looks along the units")
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "BLOCKS": sizes.columns // sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts,
         "ROWS": plan.rows, "PASSES": plan.passes, "STATES": sizes.states, "EXTRAS": sizes.extras,
         "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden, "PACKED": int(packed),
     }  # fmt: skip
-    if direction == "forward":
-        arguments = (
-            "const float *gx, const float *gh, const float *state, const float *extra, float *fresh, float *saved"
-        )
-        code = UnitCode(program, program.forward)
-    else:
-        arguments = (
-            "const float *saved, const float *state, const float *fresh, const float *extra, const float *grad, "
-            "float *dgx, float *dgh, float *dstate, float *dextra"
-        )
-        code = UnitCode(program, program.backward)
-    body = [f"INLINE void {direction}_unit({arguments}) {{", *(f"  {line}" for line in code.lines), "}", ""]
+    row = schedule_row(program, program.forward if direction == "forward" else program.backward)
+    lines = CudaUnitPrinter(sizes.hidden).indented(row.body)
+    body = [f"INLINE void {direction}_unit({_ARGUMENTS[direction]}) {{", *lines, "}", ""]
     if direction == "backward":
         body += ["// All columns of the gradient of gh, in order.", *_gather(program), ""]
-    unit = "\n".join(body).replace("new[", "fresh[")
+    unit = "\n".join(body)
     return cuda_source(storage, direction, constants, device_file("timeloop.cuh"), unit)
 
 

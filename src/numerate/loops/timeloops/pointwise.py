@@ -18,29 +18,25 @@ import torch
 from torch import Tensor
 
 from numerate.loops.form.ir import (
+    BatchSum,
     Buffer,
     Map,
     Operand,
     Program,
     Statement,
-    Total,
     View,
     needed,
     operands,
     replaced,
     sources,
 )
+from numerate.loops.form.operations import is_cheap
+from numerate.loops.kernel.form import RowArray
 from numerate.loops.lowering.lower import lower
 from numerate.loops.step import Tensors
 from numerate.loops.tracing.trace import TRACING, NotLowered, example, trace
 
 Activate = Callable[[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
-
-CHEAP = frozenset(
-    ("copy", "neg", "abs", "sign", "add", "sub", "mul", "fma", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
-     "logical_not", "logical_and", "logical_or", "logical_xor", "to_float", "where")
-)  # fmt: skip
-"""Functions that are computed again rather than saved."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,23 @@ class Segment:
     width: int
 
 
+GRADIENTS = ("dgx", "dgh", "dstate", "dextra")
+"""Arrays that the backward part makes."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a buffer lies outside of the statements: an array, and a place in it."""
+
+    array: RowArray
+    start: int = 0
+
+
 @dataclass(frozen=True)
 class Pointwise:
     """Two lists of statements over one row of the batch.
 
-    ``homes[buffer]`` is where a buffer lies outside of them: the name of an array and a place in it. Arrays are the
-    inputs ``gx``, ``gh`` (columns), ``state0``, ... and ``extra0``, ... (hidden); the results ``new0``, ...; ``saved``,
+    ``storage[buffer]`` is where a buffer lies outside of them. Arrays are the inputs ``gx``, ``gh`` (columns), ``state0``, ... and ``extra0``, ... (hidden); the results ``new0``, ...; ``saved``,
     written by the forward and read by the backward part; ``grad0``, ..., the gradients of the results; and what the
     backward part makes of them: ``dgx``, ``dgh``, ``dstate0``, ..., and ``dextra0``, ..., which are sums over all rows.
     Most blocks of the gradient of gh equal those of gx and are not written twice: ``segments`` says where they lie.
@@ -76,7 +83,7 @@ class Pointwise:
     sizes: Sizes
     forward: list[Statement]
     backward: list[Statement]
-    homes: dict[Buffer, tuple[str, int]]
+    storage: dict[Buffer, Storage]
     saved: int
     segments: list["Segment"]
 
@@ -89,7 +96,8 @@ class Pointwise:
     def elementwise(self) -> bool:
         """Whether each unit is computed by itself, so that the statements hold for any number of units."""
         return all(
-            isinstance(s, (Map, Total)) and domain(s) == (self.sizes.hidden,) for s in (*self.forward, *self.backward)
+            isinstance(s, (Map, BatchSum)) and domain(s) == (self.sizes.hidden,)
+            for s in (*self.forward, *self.backward)
         )
 
 
@@ -113,19 +121,19 @@ def pointwise(activate: Activate, sizes: Sizes) -> Pointwise:
     columns = [program.inputs[name].buffer for name in ("gx", "gh")]
     statements = _in_blocks(statements, outputs)
     statements = _with_copies(statements, columns, _dependent(statements, program))
-    statements, segments = _once(statements, outputs)
-    homes = {view.buffer: (name.replace(".", ""), 0) for name, view in program.inputs.items()}
+    statements, segments = _deduplicate(statements, outputs)
+    storage = {view.buffer: Storage(RowArray.named(name)) for name, view in program.inputs.items()}
     for name, value in outputs.items():
         width = sum(s.width for s in segments if s.array == name) if name == "dgh" else _width(name, sizes)
-        statements += _bring_home(name.replace(".", ""), value, width, statements, homes)
-    results = [b for b, (name, _) in homes.items() if name.startswith("new")]
-    backward, saved = _divide(statements, columns, homes, _dependent(statements, program))
+        statements += _assign_storage(RowArray.named(name), value, width, statements, storage)
+    results = [b for b, stored in storage.items() if stored.array.role == "new"]
+    backward, saved = _split_forward_backward(statements, columns, storage, _dependent(statements, program))
     forward = needed(statements, {b.name: _whole(b) for b in (*results, *saved)})
     place = 0
     for buffer in saved:
-        homes[buffer] = ("saved", place)
+        storage[buffer] = Storage(RowArray("saved"), place)
         place += buffer.size
-    return Pointwise(sizes, forward, backward, homes, place, segments)
+    return Pointwise(sizes, forward, backward, storage, place, segments)
 
 
 def _joint(activate: Activate, sizes: Sizes) -> Program:
@@ -262,25 +270,25 @@ def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: 
     return copies + changed
 
 
-def _bring_home(
-    array: str, value: Operand, width: int, statements: list[Statement], homes: dict[Buffer, tuple[str, int]]
+def _assign_storage(
+    array: RowArray, value: Operand, width: int, statements: list[Statement], storage: dict[Buffer, Storage]
 ) -> list[Statement]:
     """Let the buffer of an output lie in its array; if it cannot, the statement that copies it there."""
-    totals = {s.out.buffer for s in statements if isinstance(s, Total)}
-    if array.startswith("dextra"):
+    totals = {s.out.buffer for s in statements if isinstance(s, BatchSum)}
+    if array.role == "dextra":
         if not isinstance(value, View) and value == 0:
             return []  # the sums start at 0
         if not isinstance(value, View) or value.buffer not in totals:
             raise NotLowered("the gradient of an extra vector is not a sum over the batch")
     if isinstance(value, View):
-        own = value.buffer not in homes and value.buffer.values is None and value.buffer.size == width
+        own = value.buffer not in storage and value.buffer.values is None and value.buffer.size == width
         if own and value.offset == 0 and (width == 1 or strides(value) == (1,)):
-            homes[value.buffer] = (array, 0)
+            storage[value.buffer] = Storage(array)
             return []
         if value.buffer in totals:
             raise NotLowered("a sum over the batch that is used twice")
-    buffer = Buffer(array, width)
-    homes[buffer] = (array, 0)
+    buffer = Buffer(array.name, width)
+    storage[buffer] = Storage(array)
     operand = View(value.buffer, (width,), strides(value), value.offset) if isinstance(value, View) else value
     return [Map(View.whole(buffer, (width,)), "copy", (operand,))]
 
@@ -293,7 +301,7 @@ def _width(name: str, sizes: Sizes) -> int:
     return sizes.columns if name == "dgx" else sizes.hidden
 
 
-def _once(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
+def _deduplicate(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
     """Leave out what would be written to both ``dgx`` and ``dgh``; ``dgh`` keeps the blocks that differ, if any."""
     dgx, dgh = outputs["dgx"], outputs["dgh"]
     if not isinstance(dgx, View):
@@ -346,24 +354,24 @@ def _same(a: Operand, b: Operand) -> bool:
 # ---------------------------------------------------------------- dividing them
 
 
-def _divide(
-    statements: list[Statement], columns: list[Buffer], homes: dict[Buffer, tuple[str, int]], dependent: set[Buffer]
+def _split_forward_backward(
+    statements: list[Statement], columns: list[Buffer], storage: dict[Buffer, Storage], dependent: set[Buffer]
 ) -> tuple[list[Statement], list[Buffer]]:
     """The statements of the backward part in order, and the buffers to save for it."""
-    at_hand = {b for b, (name, _) in homes.items() if name.startswith(("new", "state", "extra"))}
+    at_hand = {b for b, stored in storage.items() if stored.array.role in ("new", "state", "extra")}
     costly = {
         s.out.buffer
         for s in statements
         if not isinstance(s, Map)
         or any(b in columns for b in sources(s))
-        or (s.function not in CHEAP and not all(b in at_hand for b in sources(s)))
+        or (not is_cheap(s.function, moderate=False) and not all(b in at_hand for b in sources(s)))
     }
-    wanted = {b for b, (name, _) in homes.items() if name.startswith("d")}
+    wanted = {b for b, stored in storage.items() if stored.array.role in GRADIENTS}
     kept: list[Statement] = []
     saved: dict[Buffer, None] = {}
     for statement in reversed(statements):
         buffer = statement.out.buffer
-        if buffer not in wanted or (buffer in homes and homes[buffer][0].startswith("new")):
+        if buffer not in wanted or (buffer in storage and storage[buffer].array.role == "new"):
             continue
         if buffer in costly and buffer not in dependent:
             saved[buffer] = None

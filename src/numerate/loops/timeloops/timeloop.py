@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
+from numerate.loops.kernel.form import RowArray
+from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rowcode import RowCode
+from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.toolchain import native
 
 _PRELUDES = {
@@ -153,22 +155,23 @@ _ARGUMENTS = {
 
 def emit(program: Pointwise, dtype: torch.dtype) -> str:
     """The C++ source of the forward and backward walk."""
+    hidden = program.sizes.hidden
     lines = [preamble(dtype), f"const int STATES = {program.sizes.states};"]
     lines.append("#define INLINED __attribute__((always_inline))")
     for name, statements in (("forward", program.forward), ("backward", program.backward)):
-        code = RowCode(program, statements)
+        row, printer = schedule_row(program, statements), CppRowPrinter(hidden if program.elementwise else None)
         lines += ["", f"static INLINE void {name}_row(int64_t H, {_ARGUMENTS[name]}) {{"]
-        lines += [f"  {_pointer(array, name)}" for array in sorted(code.arrays()) if array[-1].isdigit()]
-        lines += [f"  {line}" for line in code.lines] + ["}"]
+        lines += [f"  {_pointer(array, name)}" for array in row.numbered()]
+        lines += [f"  R scratch[{row.scratch}];"] if row.scratch else []
+        lines += [*printer.indented(row.body), "}"]
     return "\n".join([*lines, "", _file("timeloop.hpp")])
 
 
-def _pointer(array: str, direction: str) -> str:
+def _pointer(array: RowArray, direction: str) -> str:
     """Declare ``state1`` and its like, given as an array of pointers; new states are ``fresh`` to C++."""
-    stem = array.rstrip("0123456789")
-    read = stem in ("state", "extra", "grad") or (stem == "new" and direction == "backward")
-    source = "fresh" if stem == "new" else stem
-    return f"{'const ' if read else ''}R *const {array} = {source}[{array.removeprefix(stem)}];"
+    read = array.role in ("state", "extra", "grad") or (array.role == "new" and direction == "backward")
+    source = "fresh" if array.role == "new" else array.role
+    return f"{'const ' if read else ''}R *const {array.name} = {source}[{array.number}];"
 
 
 class Loop(Protocol):

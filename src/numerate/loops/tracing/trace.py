@@ -18,7 +18,7 @@ from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from numerate.loops.step import Step, Tensors, adam, clipped
+from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -50,37 +50,33 @@ class Traced:
 def training_step(step: Step) -> Traced:
     """One step of one member; moments and parameters in, the new ones out.
 
-    Inputs: ``parameters.*``, ``first.*``, ``second.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise`` (n, noise),
-    ``weights`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first three groups.
+    Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise`` (n, noise),
+    ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first three groups.
     """
 
     def function(values: Tensors) -> Tensors:
-        parameters, first, second, constants = (
-            _group(values, name) for name in ("parameters", "first", "second", "constants")
+        parameters, exp_avg, exp_avg_sq, constants = (
+            _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
         found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
         gradients = {name: g / step.batch for name, g in found.items()}
         if step.penalties:
-            pull = grad(lambda p: _weighted(step, p, values["weights"]))(parameters)
+            pull = grad(lambda p: _weighted(step, p, values["penalty_scales"]))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}
         gradients = clipped(step, gradients, values.get("clip"))
-        results = adam(step, parameters, first, second, gradients, values["rate"], values["correction"])
-        return {
-            f"{name}.{k}": v
-            for name, group in zip(("parameters", "first", "second"), results)
-            for k, v in group.items()
-        }
+        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, values["rate"], values["correction"])
+        return {f"{name}.{k}": v for name, group in zip(("parameters", *MOMENTS), results) for k, v in group.items()}
 
     def inputs(batch: int) -> Tensors:
-        groups = {name: _examples(step.parameters) for name in ("parameters", "first", "second")}
+        groups = {name: _examples(step.parameters) for name in ("parameters", *MOMENTS)}
         groups["constants"] = _examples(step.constants)
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
         values["uniforms"] = example(batch, step.draws)
         if step.noise:
             values["noise"] = example(batch, step.noise)
         if step.penalties:
-            values["weights"] = example(len(step.penalties))
+            values["penalty_scales"] = example(len(step.penalties))
         if step.clip is not None:
             values["clip"] = example(())
         return values | {"rate": example(()), "correction": example(2)}
@@ -103,8 +99,8 @@ def evaluation(step: Step) -> Traced:
     return trace(function, inputs, 128, any_size=True)
 
 
-def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
-    return torch.stack([weights[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
+def _weighted(step: Step, parameters: Tensors, scales: Tensor) -> Tensor:
+    return torch.stack([scales[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
 
 
 def example(*shape: Any) -> Tensor:
