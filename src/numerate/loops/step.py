@@ -1,6 +1,6 @@
 """One optimiser step of one small model as pure functions, and the loop around it as a protocol.
 
-Everything that runs many steps of many members has the same two methods, whether it is a plain Python loop
+Every loop that runs many steps for many members has the same two methods, whether it is a plain Python loop
 (:mod:`~numerate.loops.plain.eager`), one stacked computation (:mod:`~numerate.loops.plain.stacked`) or an emitted
 native loop (:mod:`~numerate.loops.cpp.loop`, :mod:`~numerate.loops.cuda.loop`). Names: S members,
 P parameters, n examples.
@@ -61,7 +61,7 @@ class Step:
     clip: str | None = None
     """None, "value" (each entry of the gradient) or "norm" (over all parameters together)."""
     name: str | None = None
-    """Says all that decides what a step computes, if code of this package alone does; what is emitted is kept by it."""
+    """Identifies what the step computes, if only code of this package takes part; emitted text is cached under it."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Members:
 
 
 def fixed(step: Step, members: Members) -> list[Tensor]:
-    """What emitted loops read of each member and never change: constants, rate, and the limit where ``step`` clips."""
+    """What emitted loops only read of each member: constants, learning rate and, if ``step`` clips, the limit."""
     numbers = [*(members.constants[name] for name in step.constants), members.rate]
     if step.clip is not None:
         numbers.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
@@ -150,12 +150,12 @@ class Loop(Protocol):
 
 
 def check_shapes(step: Step, parameters: Tensors, constants: Tensors) -> None:
-    """One clear sentence if these are not a step's own: native code reads what it is handed, whatever that is."""
+    """Raise ValueError unless all tensors have the step's shapes; native code would read whatever it is given."""
     for kind, shapes, given in (("parameter", step.parameters, parameters), ("constant", step.constants, constants)):
         for name, shape in shapes.items():
             if name not in given or given[name].shape[1:] != shape:
-                found = f"of shape {tuple(given[name].shape[1:])}" if name in given else "missing"
-                raise ValueError(f"{kind} {name} is {found}, but this loop was made for shape {tuple(shape)}")
+                actual = f"of shape {tuple(given[name].shape[1:])}" if name in given else "missing"
+                raise ValueError(f"{kind} {name} is {actual}, but this loop was made for shape {tuple(shape)}")
 
 
 def total_loss(

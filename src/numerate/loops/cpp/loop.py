@@ -21,7 +21,8 @@ class Cpp:
     """Emitted native loop; the same two methods as every :class:`~numerate.loops.step.Loop`.
 
     Raises :class:`~numerate.loops.tracing.trace.NotLowered` or
-    :class:`~numerate.loops.toolchain.native.NoCompiler` where this loop cannot be had; another loop then can.
+    :class:`~numerate.loops.toolchain.native.NoCompiler` if the step cannot be compiled; callers fall back to another
+    loop.
     """
 
     def __init__(self, step: Step, threads: int | None = None) -> None:
@@ -73,7 +74,7 @@ class Cpp:
         return (sums / count).float()
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:
-        """(S, ...) each -> (groups, numbers, lanes), one vector per number; the last member fills up the last group."""
+        """(S, ...) each -> (groups, numbers, lanes), a vector per number; the last group repeats the last member."""
         flat = _flat(tensors)
         padding = flat[-1:].expand(-len(flat) % self.lanes, -1)
         return torch.cat([flat, padding]).unflatten(0, (-1, self.lanes)).transpose(1, 2).contiguous()
@@ -92,7 +93,7 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 
 
 def _alike(rows: Tensor) -> Tensor:
-    """For each row, where the next different one is."""
+    """For each row, the index of the next row that differs."""
     changes = (rows[1:] != rows[:-1]).any(-1).nonzero().flatten() + 1
     edges = torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), len(rows))])
     return edges[1:].repeat_interleave(edges.diff())

@@ -63,7 +63,8 @@ FUNCTION = [*_ARRAYS, Parameter("member", "int"), Parameter("count", "int")]
 class Widened:
     """A program in which members and examples of each are first axes: a thread computes all of them side by side.
 
-    Members share what comes of the numbers and of equal constants that are single numbers, such as a range (``shared``).
+    Members share what depends only on the examples' numbers and on equal constants that are single numbers, such as a
+    range (``shared``).
     """
 
     plain: Program

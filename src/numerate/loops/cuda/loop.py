@@ -30,7 +30,8 @@ class Cuda:
 
     Tensors may lie on any device; results are written where the state lies. Raises
     :class:`~numerate.loops.tracing.trace.NotLowered` or
-    :class:`~numerate.loops.toolchain.native.NoCompiler` where this loop cannot be had; another loop then can.
+    :class:`~numerate.loops.toolchain.native.NoCompiler` if the step cannot be compiled; callers fall back to another
+    loop.
     """
 
     def __init__(self, step: Step, device: torch.device | str = "cuda", *, threads: int | None = None) -> None:

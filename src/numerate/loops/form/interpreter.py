@@ -1,6 +1,7 @@
-"""Run a program of the intermediate form with torch, statement by statement: slow, and right by inspection.
+"""Run a program of the intermediate form with torch, statement by statement: the reference semantics.
 
-Emitted code is compared with the plain loop; this says on which side of the intermediate form a difference arose.
+Emitted code is compared with the plain loop; the interpreter tells on which side of the intermediate form a difference
+arose.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The intermediate form between traced graphs and emitted loops: a dozen lines per idea, shared by all emitters.
+"""The intermediate form between traced graphs and kernels, shared by all targets.
 
 A :class:`Program` is one step of one member. Its values live in a :class:`Buffer` and are looked at through a strided
 :class:`View`, so that reshaping costs nothing. A value either belongs to the member (a parameter, a gradient) or to one
@@ -8,14 +8,14 @@ Statements are loops over small shapes without side effects on each other:
 
 ========= ====================================================================================
 Map       out[i] = function(args[i], ...)
-Reduce      out[i] = sum, prod, max, min, and, or over j of Π args[i, j]; sums of products are fused
+Reduce    out[i] = sum, prod, max, min, and, or over j of Π args[i, j]; sums of products are fused
 Scan      out[i, j] = running sum or product of arg[i, ...] up to j, or up to before j
-BatchSum     out[i] = sum over all examples of the batch of Π args[i]
+BatchSum  out[i] = sum over all examples of the batch of Π args[i]
 ========= ====================================================================================
 
 They are ordered in stages. Each :class:`Stage` first runs its ``member`` statements once, then its ``batch`` statements
 for every example. A total can be used by the next stage's statements; a second pass over the batch (as for a standard
-deviation over the batch) computes again, from the same random numbers, what it needs of the first.
+deviation over the batch) recomputes what it needs of the first from the same random numbers.
 """
 
 from collections.abc import Callable
@@ -175,7 +175,7 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def depending(statements: list[Statement], start: set[Buffer]) -> set[Buffer]:
-    """``start`` and all buffers into which something of it goes, by any of the statements that write there."""
+    """``start`` and all buffers that depend on it, through any statement that writes them."""
     found = set(start)
     while more := {s.out.buffer for s in statements if found.intersection(sources(s))} - found:
         found |= more
@@ -202,7 +202,7 @@ def arrange(statements: list[Statement]) -> list[Stage]:
         (stage.batch if _per_example(statement) else stage.member).append(statement)
     first = [stage.batch for stage in stages]
     for number, stage in enumerate(stages):
-        stage.batch = _again(stage.batch, [s for earlier in first[:number] for s in earlier]) + stage.batch
+        stage.batch = _repeated(stage.batch, [s for earlier in first[:number] for s in earlier]) + stage.batch
     return stages
 
 
@@ -215,8 +215,8 @@ def _stage_of(statement: Statement) -> int:
     return (level - 1 if isinstance(statement, BatchSum) else level) // 2
 
 
-def _again(statements: list[Statement], earlier: list[Statement]) -> list[Statement]:
-    """Those of the ``earlier`` statements over the batch that a later pass must repeat, in order."""
+def _repeated(statements: list[Statement], earlier: list[Statement]) -> list[Statement]:
+    """The ``earlier`` per-example statements that a later pass over the batch must repeat, in order."""
     wanted = {id(buffer) for s in statements for buffer in sources(s)}
     repeated: list[Statement] = []
     for statement in reversed(earlier):

@@ -1,8 +1,8 @@
 """The nodes of a kernel: what a schedule decides, and what a printer spells in its dialect.
 
-Numbers, memory, random numbers and synchronisation are nodes. Whole numbers that control loops and addresses are written
-as text in the syntax of C, which all dialects share; a place in an array is an :class:`Index`, so that passes can tell
-what it depends on.
+Numbers, memory, random numbers and synchronisation are nodes. Integers that control loops and addresses are text in the
+syntax of C, which all dialects share; a place in an array is an :class:`Index`, so that passes can tell what it depends
+on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -178,7 +178,7 @@ Role = Literal["gx", "gh", "state", "extra", "new", "saved", "grad", "dgx", "dgh
 
 @dataclass(frozen=True)
 class RowArray:
-    """An array with a row of units for each row of the batch; ``number`` among those of its role, if there are several."""
+    """An array with a row of units for each row of the batch; ``number``: which one, if its role has several."""
 
     role: Role
     number: int | None = None

@@ -10,6 +10,7 @@ from numerate.loops.form.ir import Number, View
 from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.lowering.lowering import Filled, Lowering, Product, Rules, Value, is_bool
 from numerate.loops.tracing.trace import NotLowered
+from numerate.torch_internals import operation_name
 
 ELEMENTWISE = Rules()
 
@@ -43,12 +44,7 @@ def _rsub(self: Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Val
 @ELEMENTWISE("mul")
 def _mul(self: Lowering, a: Value, b: Value | Number) -> Value | Product:
     (*users,) = self.node.users
-    if (
-        isinstance(a, View)
-        and isinstance(b, View)
-        and len(users) == 1
-        and getattr(users[0].target, "_opname", "") == "sum"
-    ):
+    if isinstance(a, View) and isinstance(b, View) and len(users) == 1 and operation_name(users[0].target) == "sum":
         return Product((self.as_float(a), self.as_float(b)), self.here)
     return self.map("mul", a, b)
 

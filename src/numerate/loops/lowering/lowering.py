@@ -1,7 +1,7 @@
-"""What lowering a graph consists of: values, and the statements that compute them.
+"""The machinery of lowering: values, and the statements that compute them.
 
-Tensors filled with one number stay numbers, nothing is computed twice, and what is known now is computed now rather
-than in the loop. The operations themselves are in :mod:`numerate.loops.lowering.lower`.
+Tensors filled with one number stay numbers, common subexpressions are computed once, and constants are folded. The
+operations themselves are in :mod:`numerate.loops.lowering.lower`.
 """
 
 import math
@@ -32,6 +32,7 @@ from numerate.loops.form.ir import (
 )
 from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.tracing.trace import NotLowered, Traced
+from numerate.torch_internals import operation_name
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ Value = View | Filled
 
 
 _COUNTING = ("sum", "where", "add", "sub", "mul")
-"""Operations whose whole numbers (counts of truth values) are exact in float32."""
+"""Operations whose integer results (counts of Booleans) are exact in float32."""
 
 
 class Rules(dict[str, Callable[..., Any]]):
@@ -74,7 +75,7 @@ def axis_of(axis: int, ndim: int) -> int:
 
 
 class Lowering:
-    """What is known while the nodes are visited one after the other."""
+    """The state of lowering while the nodes are visited one after another."""
 
     def __init__(self, traced: Traced, rules: Mapping[str, Callable[..., Any]]) -> None:
         self.traced, self.rules = traced, rules
@@ -108,7 +109,7 @@ class Lowering:
         return view
 
     def identifier(self, name: str) -> str:
-        """``name`` as emitted code can have it; another one for another input, and none with a place at its end."""
+        """``name`` as a unique identifier that does not end like an element of an array (``_3``)."""
         readable = re.sub(r"\W", "_", name, flags=re.ASCII)
         taken = {view.buffer.name for view in self.values.values()}
         return f"{readable}_n{len(taken)}" if readable in taken or re.search(r"_n?\d+$", readable) else readable
@@ -119,7 +120,7 @@ class Lowering:
     def call(self, node: Node) -> Any:
         if node.target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]  # type: ignore[index]
-        name = getattr(node.target, "_opname", str(node.target))
+        name = operation_name(node.target)
         arguments: Any = map_arg(node.args, self.values.__getitem__)
         options: Any = map_arg(node.kwargs, self.values.__getitem__)
         if name == "arange" or any(isinstance(a, Tensor) for a in arguments if not _in_loop(arguments)):
@@ -144,7 +145,7 @@ class Lowering:
         return value
 
     def constant(self, tensor: Tensor) -> Value | Tensor:
-        """A tensor of the module that is not a parameter; whole numbers can serve as an index only."""
+        """A tensor of the module that is not a parameter; integers can only serve as an index."""
         if not tensor.dtype.is_floating_point and tensor.dtype != torch.bool:
             return tensor
         shape, numbers = tuple(tensor.shape), tensor.flatten().tolist()
@@ -191,7 +192,7 @@ class Lowering:
         return View.whole(Buffer(self.name(), math.prod(shape), kind, level + total), shape)
 
     def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
-        """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
+        """Elementwise ``function``, with common subexpressions shared and constants folded."""
         shape = self.here if shape is None else shape
         values = tuple(map(self.as_value, values))
         if all(map(is_bool, values)):
@@ -209,7 +210,7 @@ class Lowering:
         return self.computed[key]
 
     def promoted(self, function: str, values: Sequence[Value | Number]) -> list[Value | Number]:
-        """Truth values count as 0 and 1 in arithmetic; numbers count as true in logic unless they are 0."""
+        """Booleans are 0 and 1 in arithmetic; numbers are true in logic unless they are 0."""
         takes = OPERATIONS[function].operands
         if takes == "any" and function != "where":
             return list(values)

@@ -17,7 +17,7 @@ MOST_ELEMENTS = 8
 
 @dataclass(frozen=True)
 class Bounded:
-    """A value of an example whose element i depends on the member by element i of ``number`` alone, within bounds."""
+    """A value of an example; element i depends on the member only through element i of ``number``, within bounds."""
 
     out: Buffer
     number: Buffer
@@ -27,9 +27,10 @@ class Bounded:
 
 
 def find_bounded(stage: Stage, given: set[Buffer]) -> list[Bounded]:
-    """Costly values of an example that go back to bounded numbers of the member; ``given`` is what all members share.
+    """Expensive values of an example that depend on a bounded number of the member.
 
-    Of values that go back to each other the first; of bounds within bounds the last.
+    Of values that depend on each other the first is taken; of bounds within bounds the last. ``given``: what all
+    members share.
     """
     statements = [*stage.member, *stage.batch]
     written = Counter(s.out.buffer for s in statements)
@@ -52,7 +53,7 @@ def find_bounded(stage: Stage, given: set[Buffer]) -> list[Bounded]:
 
 
 def _bounded(statements: list[Statement]) -> dict[Buffer, tuple[float, float]]:
-    """Numbers of a member that were clipped from below and above, and their bounds."""
+    """Numbers of a member that are clamped from below and above, and their bounds."""
     clipped: dict[Buffer, float] = {}
     found: dict[Buffer, tuple[float, float]] = {}
     for s in statements:

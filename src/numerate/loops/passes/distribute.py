@@ -1,8 +1,8 @@
-"""Share out a member's statements among the threads that work on it.
+"""Distribute a member's statements among the threads that work on it.
 
-Small statements are written out and run by every thread, so that all have the result at hand. Large ones are spread:
-one element after the other goes to the next thread. Spread statements over the same elements share one loop, so that an
-intermediate value which nothing else needs stays in a register.
+Small statements are unrolled and replicated: every thread computes them, so that all have the result. The elements of
+large ones are dealt out to the threads in turn. Distributed statements over the same elements share one loop, so that
+intermediate values that nothing else needs stay in registers.
 """
 
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from numerate.loops.form.ir import Buffer, Map, Reduce, Scan, Stage, Statement, 
 
 @dataclass
 class Group:
-    """Statements that belong together.
+    """Statements that are run together.
 
-    ``every``: run by each thread; ``spread``: one loop over the elements, shared out; ``joined``: one fold whose terms
-    are shared out, and the parts put together.
+    ``replicated``: by each thread; ``distributed``: one loop over the elements, dealt out to the threads; ``reduced``:
+    one reduction whose terms are dealt out, and the partial results joined.
     """
 
     kind: Literal["replicated", "distributed", "reduced"]
@@ -26,7 +26,7 @@ class Group:
 
 
 def sizes(view: View) -> tuple[int, ...]:
-    """The dimensions of a view that are not 1."""
+    """The sizes of a view that are not 1."""
     return tuple(size for size in view.shape if size > 1)
 
 

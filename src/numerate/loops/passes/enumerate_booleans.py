@@ -29,7 +29,10 @@ Case = tuple[bool, ...]
 
 
 def enumerate_booleans(program: Program) -> Program:
-    """The same program with expensive values that a few Booleans decide computed once per combination, if it is one stage."""
+    """The same program with expensive values that a few Booleans decide computed once per combination.
+
+    A program of several stages stays as it is.
+    """
     stage, *more = program.stages
     if more:
         return program
@@ -54,7 +57,7 @@ def enumerate_booleans(program: Program) -> Program:
 
 
 def _decided(statements: list[Statement]) -> dict[Buffer, list[Buffer]]:
-    """Values of an example that only its truth values and the member decide, and which truth values: few in all."""
+    """Values of an example that depend on it only through a few Booleans, and which Booleans these are."""
     found: dict[Buffer, list[Buffer]] = {}
     others: set[Buffer] = set()  # a buffer may be put together from decided and other parts
     for statement in statements:
@@ -72,14 +75,14 @@ def _decided(statements: list[Statement]) -> dict[Buffer, list[Buffer]]:
 
 
 def _results(program: Program, decided: dict[Buffer, list[Buffer]]) -> list[Buffer]:
-    """Decided values that something undecided needs."""
+    """Such values that other statements need."""
     read = [b for s in program.stages[0].batch if s.out.buffer not in decided for b in sources(s)]
     read += [value.buffer for value in program.outputs.values() if isinstance(value, View)]
     return [buffer for buffer in dict.fromkeys(read) if buffer in decided]
 
 
 def _copies(chain: list[Statement], decisions: list[Buffer], case: Case) -> list[Statement]:
-    """What a member computes for one case: the statements of an example, with the truth values that make the case."""
+    """What a member computes for one combination: the statements of an example with these Booleans."""
     known, truths = {}, iter(case)
     name = f"{_letters(case)}_{chain[-1].out.buffer.name}"
     for buffer in decisions:
@@ -95,7 +98,7 @@ def _copies(chain: list[Statement], decisions: list[Buffer], case: Case) -> list
 
 
 def _chosen(out: View, decisions: list[View], values: dict[Case, Operand]) -> list[Statement]:
-    """The choice of an example: the last decision leaves half of the cases, and so on."""
+    """The selection by an example: its last Boolean leaves half of the combinations, and so on."""
     statements: list[Statement] = []
     for k in reversed(range(len(decisions))):
         left: dict[Case, Operand] = {}
@@ -108,7 +111,7 @@ def _chosen(out: View, decisions: list[View], values: dict[Case, Operand]) -> li
 
 
 def _part(out: View, case: Case) -> View:
-    """Room for a choice among the cases that begin with this one."""
+    """A buffer for a selection among the combinations that begin with this one."""
     buffer = out.buffer
     return View.whole(Buffer(f"{buffer.name}_{_letters(case)}", buffer.size, buffer.kind, buffer.level), out.shape)
 

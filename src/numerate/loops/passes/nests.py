@@ -1,7 +1,7 @@
 """Group the statements of a region into loop nests.
 
-Small dimensions are written out, large ones become loops. Statements that run over the same loops share one nest, so
-that an intermediate value which nothing else needs stays in a register.
+Small axes are unrolled, large ones become loops. Statements over the same loops share one nest, so that intermediate
+values that nothing else needs stay in registers.
 """
 
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ class Unrolling:
 
 @dataclass(frozen=True)
 class Placed:
-    """A statement each of whose axes (of the output, then of what is folded) is a loop of its nest or written out."""
+    """A statement each of whose axes (of the output, then of the reduction) is a loop of its nest or unrolled."""
 
     statement: Statement
     sizes: tuple[int, ...]
     loops: tuple[int | None, ...]
     """For each axis the number of the nest's loop that runs over it, or None."""
     outer: int
-    """The first so many axes belong to the output; the others are folded."""
+    """The first so many axes belong to the output; the others are reduced."""
     scanned: int = 0
     """Of a scan, the last so many axes are the one that runs."""
 
@@ -55,14 +55,14 @@ class Placed:
 
     @property
     def accumulates(self) -> bool:
-        """Whether a fold or scan goes over loops, so that it needs a variable that lives longer than an iteration."""
+        """Whether a reduction or scan runs over loops, so that its variable outlives an iteration."""
         if isinstance(self.statement, Scan):
             return any(loop is not None for loop in self.loops[self.outer - self.scanned :])
         return isinstance(self.statement, Reduce) and self.completes_after_loops
 
     @property
     def start(self) -> int:
-        """How many of the nest's loops are outside of what runs."""
+        """How many of the nest's loops are outside of the running sum or product."""
         return sum(loop is not None for loop in self.loops[: self.outer - self.scanned])
 
     def running(self, index: tuple[int, ...]) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Placed:
         return (self.running(index) for index in self.unrolled(self.outer - self.scanned))
 
     def unrolled(self, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
-        """All places on the axes first, ..., last - 1 that are written out; loops count from 0 by themselves."""
+        """All places on the unrolled axes among first, ..., last - 1; on loops the place is 0."""
         axes = list(zip(self.sizes, self.loops))[first:last]
         return product(*(range(size) if loop is None else (0,) for size, loop in axes))
 

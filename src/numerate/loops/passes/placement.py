@@ -1,4 +1,4 @@
-"""Where the values of a member lie while its threads work on it: in registers, or in memory that they share."""
+"""Place the values of a member in registers or in memory that its threads share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ from numerate.loops.passes.nests import Nest, loop_strides
 
 @dataclass
 class Placement:
-    """Buffers of the member by the place of their values; one may be in ``registers`` and in ``memory``."""
+    """Where the buffers of a member lie; one may be in ``registers`` and in ``memory``."""
 
     registers: set[Buffer] = field(default_factory=set)
-    """Kept by every thread."""
+    """In registers of every thread."""
     memory: dict[Buffer, str] = field(default_factory=dict)
     """In shared memory -> name of the array; a new parameter or moment can take the array of the old one."""
     passing: set[Buffer] = field(default_factory=set)
-    """Used by nobody but the loop that computes them."""
+    """Used only by the loop that computes them."""
     replaced: set[str] = field(default_factory=set)
-    """Parameters and moments whose new values take the place of the old ones."""
+    """Parameters and moments whose new values overwrite the old ones."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,14 @@ def views(statement: Statement) -> list[View]:
 
 
 def place(program: Program, groups: list[list[Group]], nests: list[list[Nest]], tiled: list[BatchSum]) -> Placement:
-    """``groups`` and ``nests``: the statements of each stage; ``tiled``: the sums that go through shared memory."""
+    """Place all buffers.
+
+    Args:
+        program: of one member.
+        groups: of each stage, the member's statements.
+        nests: of each stage, the statements of an example.
+        tiled: sums over the batch that go through shared memory.
+    """
     uses = [_Use(g, s, v) for stage in groups for g in stage for s in g.statements for v in views(s)]
     written = _by_buffer(use for use in uses if use.view is use.statement.out)
     read = _by_buffer(use for use in uses if use.view is not use.statement.out)
@@ -67,7 +74,7 @@ def _by_buffer(uses: Iterator[_Use]) -> dict[Buffer, list[_Use]]:
 
 
 def _moves(use: _Use) -> bool:
-    """Whether a loop shared out among threads reads at a place that it has to compute."""
+    """Whether a distributed loop reads at a place that it has to compute."""
     view = use.view
     return use.group.kind != "replicated" and any(stride for size, stride in zip(view.shape, view.strides) if size > 1)
 
@@ -89,7 +96,7 @@ def _replace(
     written: dict[Buffer, list[_Use]],
     read: dict[Buffer, list[_Use]],
 ) -> None:
-    """Find new values that can take the place of the old ones: nobody asks for these afterwards."""
+    """Find new values that can overwrite the old ones, because nothing reads these afterwards."""
     order = {id(group): place for place, group in enumerate(group for stage in groups for group in stage)}
     begins = [sum(len(stage) for stage in groups[:number]) for number in range(len(groups) + 1)]
     last_pass = {b: number for number, stage in enumerate(program.stages) for s in stage.batch for b in sources(s)}

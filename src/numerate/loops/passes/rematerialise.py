@@ -1,7 +1,7 @@
-"""Compute a value again where that is cheaper than to keep it.
+"""Recompute a value where that is cheaper than keeping it.
 
-A scan from the end of an array needs all of it at once, though it was computed element by element. Where the array
-comes from a few cheap operations on what is in memory anyway, the scan's own loop can do these again.
+A scan from the end of an array needs all of the array, though it was computed element by element. Where the array comes
+from a few cheap operations on values that are in memory anyway, the scan's own loop repeats these.
 """
 
 from collections.abc import Sequence, Set
@@ -12,7 +12,7 @@ from numerate.loops.form.operations import is_cheap
 
 
 def rematerialise(statements: Sequence[Statement], kept: Set[Buffer], depth: int) -> list[Statement]:
-    """The statements of an example, with those repeated whose results only scans from the end would need in memory.
+    """The statements of an example; those whose results only scans from the end would need in memory are repeated.
 
     ``kept``: values of an example that lie in memory in any case; ``depth``: operations computed again, one upon the
     other, at most.
@@ -31,7 +31,7 @@ def rematerialise(statements: Sequence[Statement], kept: Set[Buffer], depth: int
 
 
 class _Rematerialiser:
-    """Repeats the statements behind a view."""
+    """Repeats the statements that compute a view."""
 
     def __init__(self, writers: dict[Buffer, list[Statement]], kept: Set[Buffer], purpose: str) -> None:
         self.writers, self.kept, self.purpose = writers, kept, purpose
@@ -40,7 +40,7 @@ class _Rematerialiser:
     def view(self, view: View, depth: int) -> View | None:
         """A view of a new array that is computed in the order of ``view``, or of the old one if it need not be kept.
 
-        None: it cannot be had.
+        None if that is not possible.
         """
         buffer = view.buffer
         if not buffer.batch or buffer in self.kept or not any(view.strides):

@@ -1,4 +1,4 @@
-"""The reference: every member by itself, plain autograd, one step after the other."""
+"""The reference loop: one member after another, plain autograd, step by step."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from numerate.loops.step import Members, State, Step, Tensors, adam, batch_unifo
 
 
 class Eager:
-    """Plain Python loop over members and steps; what every faster loop is compared with."""
+    """Plain Python loop over members and steps; every faster loop is compared with it."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -25,8 +25,8 @@ class Eager:
                 x, y = self.step.examples(uniforms, constants)
                 leaves = {k: v.detach().requires_grad_() for k, v in parameters.items()}
                 loss = total_loss(self.step, leaves, x, y, noise, penalty_scales[:, i, s])
-                found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
-                gradients = clipped(self.step, dict(zip(leaves, found)), clip)
+                grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+                gradients = clipped(self.step, dict(zip(leaves, grads)), clip)
                 parameters, exp_avg, exp_avg_sq = adam(
                     self.step, parameters, exp_avg, exp_avg_sq, gradients, members.rate[s], correction[i]
                 )

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functionalize, grad, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from numerate.loops.step import (
     Members,
@@ -29,6 +27,7 @@ from numerate.loops.step import (
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import TRACING
 from numerate.streams import Domain, uniform
+from numerate.torch_internals import make_fx, tree_flatten, tree_unflatten
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
 _STEPS = 64  # random numbers are drawn for this many steps at once
@@ -168,7 +167,7 @@ class Stacked:
 
 
 def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
-    """Numbers of ``count`` steps, (count, S, batch, draws) and (count, S, batch, noise); native where it can be."""
+    """Numbers of ``count`` steps, (count, S, batch, draws) and (count, S, batch, noise); drawn natively if possible."""
 
     def table(domain: Domain, width: int) -> Tensor:
         size = step.batch * width
@@ -183,7 +182,7 @@ def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, T
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch's own operations on one core: they are too small to share, and the order of every sum stays fixed."""
+    """Run torch's own operations on one core: they are too small to share out, and sums keep a fixed order."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

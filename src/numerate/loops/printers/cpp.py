@@ -47,7 +47,7 @@ class CppPrinter(Printer):
         kind, name = self.type(array.type), array.name
         return [  # the address is asked for once, as the question costs a call
             f"static thread_local {kind} {name}_memory[{array.size}];",
-            f"{kind} *const {name} = settled({name}_memory);",
+            f"{kind} *const {name} = pin_address({name}_memory);",
         ]
 
     def element(self, element: Element) -> str:

@@ -20,13 +20,14 @@ from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
+from numerate.torch_internals import cudnn_rnn_precision
 
 THREADS, WARPS = 256, 8
 WEIGHTS = 144
 """Numbers of the weight that a thread can keep in registers."""
 SUMS = 64
 """Running sums that it can keep beside them."""
-STORAGE = {torch.float32: "float", torch.bfloat16: "Brief", torch.float16: "Half"}
+STORAGE = {torch.float32: "float", torch.bfloat16: "BFloat16", torch.float16: "Half"}
 
 
 @dataclass(frozen=True)
@@ -283,9 +284,7 @@ def products_as_cudnn() -> Iterator[None]:
     """Let products of float32 matrices be as exact as cuDNN's recurrent layers are set to be."""
     ours = torch.backends.cuda.matmul
     before = ours.fp32_precision
-    theirs = torch._C._get_fp32_precision_getter(
-        "cuda", "rnn"
-    )  # torch.backends.cudnn.rnn is not the same in all versions
+    theirs = cudnn_rnn_precision()
     ours.fp32_precision = theirs if theirs in ("tf32", "ieee") else before
     try:
         yield

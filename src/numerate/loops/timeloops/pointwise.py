@@ -1,10 +1,9 @@
 """What happens between the matrix products of a recurrent step: forward and gradient as statements over one row.
 
 ``activate(gx, gh, state, extras) -> state`` is traced together with its vector-Jacobian product and lowered to the
-intermediate form of :mod:`numerate.loops.form.ir`. The statements are then divided: the forward part makes the new
-state, the backward part the gradients. Results of the forward part that cost more than a product are saved for the
-backward part; cheap ones are computed again, and so are functions of the states alone: new memory costs more than
-those do.
+intermediate form of :mod:`numerate.loops.form.ir`. The statements are then split: the forward part makes the new state,
+the backward part the gradients. Results of the forward part that cost more than a product are saved for the backward
+part. Cheap ones are recomputed, and so are functions of the states alone, since memory traffic costs more.
 """
 
 from collections.abc import Callable
@@ -74,10 +73,15 @@ class Storage:
 class Pointwise:
     """Two lists of statements over one row of the batch.
 
-    ``storage[buffer]`` is where a buffer lies outside of them. Arrays are the inputs ``gx``, ``gh`` (columns), ``state0``, ... and ``extra0``, ... (hidden); the results ``new0``, ...; ``saved``,
-    written by the forward and read by the backward part; ``grad0``, ..., the gradients of the results; and what the
-    backward part makes of them: ``dgx``, ``dgh``, ``dstate0``, ..., and ``dextra0``, ..., which are sums over all rows.
-    Most blocks of the gradient of gh equal those of gx and are not written twice: ``segments`` says where they lie.
+    Args:
+        sizes: widths of the step.
+        forward: makes the results ``new`` and what is ``saved``.
+        backward: makes the gradients of the inputs from ``saved`` and ``grad``, the gradients of the results.
+        storage: where buffers lie outside of the statements. Arrays are the inputs ``gx``, ``gh`` (columns), ``state``
+            and ``extra`` (hidden, several of each); ``new``; ``saved``; ``grad``; and the gradients ``dgx``, ``dgh``,
+            ``dstate`` and ``dextra``, which are sums over all rows.
+        saved: numbers in a row of ``saved``.
+        segments: where the blocks of the gradient of gh lie; most equal those of gx and are not written twice.
     """
 
     sizes: Sizes
@@ -112,7 +116,7 @@ def strides(view: View) -> tuple[int, ...]:
 
 
 def pointwise(activate: Activate, sizes: Sizes) -> Pointwise:
-    """Trace ``activate`` and its gradient and divide them; raises :class:`NotLowered` where that is not possible."""
+    """Trace ``activate`` and its gradient and split them; raises :class:`NotLowered` if that is not possible."""
     program = _joint(activate, sizes)
     statements = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
     if len(program.stages) > 1 and any(stage.member for stage in program.stages[1:]):
@@ -168,7 +172,7 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
 
 
 def _elsewhere(make: Callable[[], Program]) -> Program:
-    """What ``make`` gives on a thread of its own, where hooks on saved tensors and other modes do not reach."""
+    """Call ``make`` on a thread of its own, where hooks on saved tensors and other modes have no effect."""
     future: Future[Program] = Future()
 
     def run() -> None:
@@ -253,7 +257,7 @@ def _dependent(statements: list[Statement], program: Program) -> set[Buffer]:
 
 
 def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: set[Buffer]) -> list[Statement]:
-    """Where a gradient reads the columns themselves, let it read a copy, which can be saved."""
+    """Let gradients that read the columns themselves read a copy, which can be saved."""
     copies: list[Statement] = []
 
     def copied(view: View) -> View:
@@ -273,7 +277,7 @@ def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: 
 def _assign_storage(
     array: RowArray, value: Operand, width: int, statements: list[Statement], storage: dict[Buffer, Storage]
 ) -> list[Statement]:
-    """Let the buffer of an output lie in its array; if it cannot, the statement that copies it there."""
+    """Place the buffer of an output in its array; if that is not possible, the statement that copies it there."""
     totals = {s.out.buffer for s in statements if isinstance(s, BatchSum)}
     if array.role == "dextra":
         if not isinstance(value, View) and value == 0:
@@ -302,7 +306,7 @@ def _width(name: str, sizes: Sizes) -> int:
 
 
 def _deduplicate(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
-    """Leave out what would be written to both ``dgx`` and ``dgh``; ``dgh`` keeps the blocks that differ, if any."""
+    """Drop blocks of ``dgh`` that equal those of ``dgx``; ``dgh`` keeps the blocks that differ, if any."""
     dgx, dgh = outputs["dgx"], outputs["dgh"]
     if not isinstance(dgx, View):
         raise NotLowered("the new state has the same gradient in every column of the input")
@@ -334,7 +338,7 @@ def _deduplicate(statements: list[Statement], outputs: dict[str, Operand]) -> tu
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Neighbouring segments taken together."""
+    """Merge neighbouring segments."""
     result: list[Segment] = []
     for segment in segments:
         last = result[-1] if result else None
@@ -351,7 +355,7 @@ def _same(a: Operand, b: Operand) -> bool:
     return (a.buffer, strides(a), a.offset) == (b.buffer, strides(b), b.offset)
 
 
-# ---------------------------------------------------------------- dividing them
+# ---------------------------------------------------------------- forward and backward
 
 
 def _split_forward_backward(

@@ -1,7 +1,7 @@
 """Schedule the statements of :mod:`numerate.loops.timeloops.pointwise` for one row of the batch.
 
-Elementwise statements over the same axes share one loop along the units, in which values stay in registers; what another
-loop reads lies in memory. Reductions and scans are loops of their own.
+Elementwise statements over the same axes share one loop along the units, in which values stay in registers; values that
+another loop reads lie in memory. Reductions and scans are loops of their own.
 """
 
 from dataclasses import dataclass, field

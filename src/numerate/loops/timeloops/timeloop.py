@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
 from numerate.loops.kernel.form import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.toolchain import native
+from numerate.torch_internals import is_batch_of_gradients
 
 _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
@@ -175,7 +175,7 @@ def _pointer(array: RowArray, direction: str) -> str:
 
 
 class Loop(Protocol):
-    """A step compiled together with its walk along time, forwards and backwards."""
+    """A compiled step with its loop over time, forward and backward."""
 
     sizes: Sizes
     dtype: torch.dtype
@@ -334,8 +334,7 @@ class _Differentiable(torch.autograd.Function):
 
 def by_plain_steps(above: Sequence[Tensor | None]) -> bool:
     """Whether gradients are to be differentiated in their turn, or come as a batch, whose numbers have no address."""
-    kinds = is_batchedtensor, is_legacy_batchedtensor
-    return torch.is_grad_enabled() or any(is_batch(g) for g in above if g is not None for is_batch in kinds)
+    return torch.is_grad_enabled() or any(is_batch_of_gradients(g) for g in above if g is not None)
 
 
 def gradients(

@@ -1,8 +1,8 @@
 """From a :class:`~numerate.loops.step.Step` to flat graphs of ATen operations, for one member.
 
 The whole step is traced: examples, loss, its gradient, penalties, clipping, Adam and bounds, with the functions that
-the plain loop uses. Nothing is asked of the user's module. Each function is traced at two batch sizes: what differs
-between the graphs is the batch, so no size is reserved as a mark, and numbers such as 1/n are those of the true size.
+the plain loop uses. The user's module needs no changes. Each function is traced at two batch sizes; the axis that
+differs is the batch. So no size is reserved as a marker, and constants such as 1/n are those of the true batch size.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
+from numerate.torch_internals import decompositions, make_fx
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -30,7 +29,7 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
 
 
 TRACING = RLock()
-"""``make_fx`` changes torch while it traces: one thread at a time."""
+"""``make_fx`` modifies torch while it traces, so only one thread may trace at a time."""
 
 
 class NotLowered(NotImplementedError):
@@ -50,8 +49,9 @@ class Traced:
 def training_step(step: Step) -> Traced:
     """One step of one member; moments and parameters in, the new ones out.
 
-    Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise`` (n, noise),
-    ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first three groups.
+    Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise``
+    (n, noise), ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first
+    three groups.
     """
 
     def function(values: Tensors) -> Tensors:
@@ -104,7 +104,7 @@ def _weighted(step: Step, parameters: Tensors, scales: Tensor) -> Tensor:
 
 
 def example(*shape: Any) -> Tensor:
-    """An example of an input; its numbers do not matter, so none are drawn."""
+    """A placeholder for an input; its numbers do not matter."""
     return torch.zeros(*shape, dtype=torch.float32, device="cpu")
 
 
@@ -136,8 +136,8 @@ def trace(
 
 @cache
 def _decompositions() -> dict[Any, Any]:
-    """Operations that are written as simpler ones; collecting them takes a fifth of a second."""
-    return {**core_aten_decompositions(), **get_decompositions(_SIMPLER)}
+    """Operations and their decompositions into simpler ones; collecting them takes a fifth of a second."""
+    return decompositions(*_SIMPLER)
 
 
 def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[GraphModule, list[str]]:
@@ -158,7 +158,7 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
 
 
 def _numbers(node: Node, module: GraphModule) -> list[Any]:
-    """The numbers that a node computes with, sizes and places apart."""
+    """The constants that a node computes with, apart from sizes and indices."""
     if node.op == "get_attr":
         return getattr(module, str(node.target)).tolist()
     schema = getattr(node.target, "_schema", None)
