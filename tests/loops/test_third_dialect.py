@@ -12,7 +12,7 @@ from small_steps import largest_difference, make_members, make_state, make_step,
 from numerate.loops.cpp.loop import Cpp
 from numerate.loops.cpp.pipeline import training_kernel
 from numerate.loops.form.operations import Operation
-from numerate.loops.kernel import form
+from numerate.loops.kernel import form, values
 from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
 from numerate.loops.printers.printer import Printer, place
@@ -59,26 +59,26 @@ class C99Printer(Printer):
             kind = self.type(node.type)
             return [f"{kind} {node.name}[4];", f"EACH {node.name}[x] = {self.value(node.value)};"]
         lines = super().statement(node)
-        if isinstance(node, form.Assign) and isinstance(node.target, form.Variable | form.Element):
-            name = node.target.name if isinstance(node.target, form.Variable) else node.target.array
+        if isinstance(node, form.Assign) and isinstance(node.target, values.Variable | values.Element):
+            name = node.target.name if isinstance(node.target, values.Variable) else node.target.array
             return [f"EACH {lines[0]}"] if name in self.of_examples else lines
         return lines
 
     def spelling(self, operation: Operation, exact: bool) -> str:
         return "(float)" if operation.name == "to_float" else operation.cuda  # which is C's
 
-    def value(self, value: form.Value) -> str:
+    def value(self, value: values.Value) -> str:
         name = getattr(value, "name", getattr(value, "array", None))
-        own = isinstance(value, form.Variable | form.Element) and name in self.of_examples
+        own = isinstance(value, values.Variable | values.Element) and name in self.of_examples
         return super().value(value) + ("[x]" if own else "")
 
     def array(self, array: form.Array) -> list[str]:
         return [super().array(array)[0].replace(";", "[4];") if array.type.per_example else super().array(array)[0]]
 
-    def loaded(self, value: form.Packed | form.Broadcast | form.Drawn | form.Given) -> str:
-        if isinstance(value, form.Packed | form.Broadcast):
+    def loaded(self, value: values.Packed | values.Broadcast | values.Drawn | values.Given) -> str:
+        if isinstance(value, values.Packed | values.Broadcast):
             return f"{value.array}[{value.row} + {place(value.place)}]"
-        assert isinstance(value, form.Drawn)
+        assert isinstance(value, values.Drawn)
         return f"{value.array}[x * {value.width} + {place(value.index)}]"
 
     def add_examples(self, node: form.AddExamples) -> str:

@@ -9,8 +9,8 @@ Knows nothing of units or tasks. The folders, in the order data flows (``docs/en
 - ``passes``: from program to program, and decisions about loops and placement;
 - ``kernel``: the form of a kernel, with loops, variables, memory and barriers;
 - ``printers``: from a kernel to text, one for each dialect;
-- ``cpp`` and ``cuda``: for each target its list of passes (``pipeline``), its schedule, its tuning, and the loop that runs
-  the result;
+- ``cpp`` and ``cuda``: for each target its list of passes (``pipeline``), its schedule, its tuning, and the loop that
+  runs the result;
 - ``timeloops``: the same for loops over the time steps of a sequence;
 - ``toolchain``: compilers, NVRTC, and the cache.
 """

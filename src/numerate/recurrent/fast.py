@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from numerate.loops.timeloops import timeloop
-from numerate.loops.timeloops.timeloop import Loop, Walk
+from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State
@@ -153,14 +153,14 @@ def _with_one_input(cell: Cell) -> Cell:
     return cell.with_input_size(1)
 
 
-def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> Loop | None:
+def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> SequenceLoop | None:
     """The compiled loop of a cell, made once, whichever threads ask for it."""
     with _building:
         return _built(cell, device, dtype, stepping)
 
 
 @cache
-def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> Loop | None:
+def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> SequenceLoop | None:
     try:
         return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:

@@ -13,17 +13,11 @@ from numerate.loops.cpp.tuning import CHUNK, L1_BYTES
 from numerate.loops.form.ir import Buffer, Program, Stage, Statement, View, depending, needed, sources
 from numerate.loops.kernel.builder import variable
 from numerate.loops.kernel.form import (
-    MEMBER,
     Array,
     Assign,
-    Broadcast,
-    Constant,
-    Element,
     For,
     Function,
-    Given,
     If,
-    Index,
     Integer,
     Let,
     Parameter,
@@ -31,11 +25,9 @@ from numerate.loops.kernel.form import (
     SetInteger,
     SumExamples,
     SumLanes,
-    Type,
-    Value,
-    Variable,
     WhichBound,
 )
+from numerate.loops.kernel.values import MEMBER, Broadcast, Constant, Element, Given, Index, Type, Value, Variable
 from numerate.loops.passes.bounded_values import Bounded, find_bounded
 from numerate.loops.passes.nests import Nest
 from numerate.loops.step import Step

@@ -15,19 +15,19 @@ from numerate.loops.tracing.trace import evaluation, training_step
 
 def training_kernel(step: Step, program: Program) -> Function:
     """The kernel form of the training loop."""
-    nests = nests_of_stages(program)  # unroll small axes, make loops of large ones, fuse statements into nests
+    nests = nests_of_stages(program)  # unroll small axes, fuse loops over the others
     draws = draws_in_loops(program, nests)  # draw many random numbers tile by tile, in the loop that uses them
-    arrays = in_memory(program, nests) - set(draws)  # decide what lies in memory; all else stays in registers
-    return training_function(step, Scheduled(program, nests, arrays, draws))  # schedule: members, steps, batch
+    arrays = in_memory(program, nests) - set(draws)  # place values in memory or registers
+    return training_function(step, Scheduled(program, nests, arrays, draws))  # write the kernel: members, steps, batch
 
 
 def evaluation_kernel(step: Step, program: Program) -> Function:
     """The kernel form of the evaluation loop."""
     program = enumerate_booleans(reject_batch_sums(program))  # compute once per combination of an example's Booleans
     divided = divide(step, program)  # separate what members share, and what depends on them by a bounded number
-    nests = nests_of_stages(divided.program)  # unroll, loop, fuse
-    arrays = in_memory(divided.program, nests)  # decide what lies in memory
-    return evaluation_function(step, divided, Scheduled(divided.program, nests, arrays, []))  # schedule
+    nests = nests_of_stages(divided.program)  # unroll small axes, fuse loops over the others
+    arrays = in_memory(divided.program, nests)  # place values in memory or registers
+    return evaluation_function(step, divided, Scheduled(divided.program, nests, arrays, []))  # write the kernel
 
 
 def source(step: Step) -> str:

@@ -6,21 +6,8 @@ from dataclasses import dataclass
 from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE, STACK_VECTORS, UNROLLING
 from numerate.loops.form.ir import Buffer, Operand, Program, Statement, View, operands
 from numerate.loops.kernel.builder import LOOPS, NestBuilder, variable
-from numerate.loops.kernel.form import (
-    AddExamples,
-    Array,
-    Assign,
-    Constant,
-    Element,
-    For,
-    Index,
-    Packed,
-    Table,
-    Target,
-    Type,
-    Value,
-    place_of,
-)
+from numerate.loops.kernel.form import AddExamples, Array, Assign, For, Table
+from numerate.loops.kernel.values import Constant, Element, Index, Packed, Target, Type, Value, place_of
 from numerate.loops.passes.addresses import addressed
 from numerate.loops.passes.nests import Nest, Placed, arrange_loops, loop_strides
 

@@ -4,23 +4,8 @@ from numerate.loops.cpp.statements import CpuBuilder, Scheduled, tables
 from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE, UNROLLING, UNROLLING_OF_COPIES
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Program, Stage, View, operands, sources
 from numerate.loops.kernel.builder import variable
-from numerate.loops.kernel.form import (
-    MEMBER,
-    Array,
-    Broadcast,
-    Constant,
-    Draw,
-    Drawn,
-    For,
-    Function,
-    Index,
-    NoteDivergence,
-    Packed,
-    Parameter,
-    StartStep,
-    Stream,
-    Type,
-)
+from numerate.loops.kernel.form import Array, Draw, For, Function, NoteDivergence, Parameter, StartStep, Stream
+from numerate.loops.kernel.values import MEMBER, Broadcast, Constant, Drawn, Index, Packed, Type
 from numerate.loops.passes.nests import TILE, Nest, arrange_loops, loop_strides, places
 from numerate.loops.step import MOMENTS, Step
 from numerate.streams import Domain

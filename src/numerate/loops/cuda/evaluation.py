@@ -20,23 +20,17 @@ from numerate.loops.form.ir import (
 )
 from numerate.loops.kernel.builder import LOOPS, variable
 from numerate.loops.kernel.form import (
-    MEMBER,
     Accumulate,
     Array,
     Assign,
     Barrier,
-    Element,
     EvaluateTogether,
-    Field,
     For,
     Function,
-    Given,
     If,
-    Index,
     Integer,
     Let,
     MeanLosses,
-    Packed,
     Parameter,
     Pointer,
     Reads,
@@ -44,9 +38,8 @@ from numerate.loops.kernel.form import (
     Scope,
     Threads,
     TurnToMember,
-    Type,
-    Value,
 )
+from numerate.loops.kernel.values import MEMBER, Element, Field, Given, Index, Packed, Type, Value
 from numerate.loops.passes.nests import Nest
 from numerate.loops.passes.placement import views
 

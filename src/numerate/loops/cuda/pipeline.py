@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from numerate.loops.cuda.barriers import insert_barriers
 from numerate.loops.cuda.evaluation import entry, fits, side_by_side_function, wide_function, widen
 from numerate.loops.cuda.source import Source, source_of
-from numerate.loops.cuda.statements import Scheduled, schedule, tables
+from numerate.loops.cuda.statements import Scheduled, tables, values_of_data
 from numerate.loops.cuda.training import rows_at_once, training_function
 from numerate.loops.cuda.tuning import (
     LARGE_EVALUATION,
@@ -13,27 +13,52 @@ from numerate.loops.cuda.tuning import (
     MEDIUM_MEMBER,
     MEMBERS_AND_EXAMPLES,
     MEMBERS_SIDE_BY_SIDE,
+    REMATERIALISED_OPERATIONS,
+    REPLICATED_ELEMENTS,
     SHARED_BYTES,
     SMALL_EVALUATION,
     SMALL_MEMBER,
+    SUMS_IN_REGISTERS,
+    UNROLLING,
 )
-from numerate.loops.form.ir import Program
+from numerate.loops.form.ir import Buffer, Program, sources
 from numerate.loops.kernel.form import Function, Kernel
-from numerate.loops.passes.batch_sums import reject_batch_sums
+from numerate.loops.passes.batch_sums import large_batch_sums, reject_batch_sums
+from numerate.loops.passes.distribute import distribute, latest
 from numerate.loops.passes.enumerate_booleans import enumerate_booleans
+from numerate.loops.passes.nests import arrange_loops
+from numerate.loops.passes.placement import place
+from numerate.loops.passes.rematerialise import rematerialise
 from numerate.loops.step import Step
 from numerate.loops.tracing.trace import NotLowered
+
+# ---------------------------------------------------------------- what training and evaluation share
+
+
+def schedule(program: Program, threads: int) -> Scheduled:
+    """Decide which thread computes what, in which loops, and where values lie."""
+    stages = latest(program.stages)  # compute the member's values as late as they are needed
+    groups = [distribute(statements, REPLICATED_ELEMENTS) for statements in stages]  # replicate, or share among threads
+    large = large_batch_sums(program, SUMS_IN_REGISTERS, UNROLLING)  # find sums that must go through shared memory
+    in_memory = {buffer for total in large for buffer in sources(total)}
+    small = ([s for s in stage.batch if s not in large] for stage in program.stages)
+    examples = (rematerialise(s, in_memory, REMATERIALISED_OPERATIONS) for s in small)  # recompute what is dear to keep
+    nests = [arrange_loops(statements, UNROLLING) for statements in examples]  # unroll small axes, fuse loops of others
+    placement = place(program, groups, nests, large)  # place the member's values in registers or shared memory
+    exact = values_of_data(program, nests)  # keep the examples' numbers from being fused, equal in all loops
+    return Scheduled(program, threads, groups, nests, large, placement, exact)
+
 
 # ---------------------------------------------------------------- training
 
 
 def training_source(step: Step, program: Program, threads: int) -> Source:
     """The kernel ``train``, with ``threads`` for each member."""
-    scheduled = schedule(program, threads)  # distribute among threads, rematerialise, loop nests, placement
-    scheduled.placement.registers |= _read_each_step(program)  # what every thread reads from a table is in registers
-    rows = rows_at_once(step, threads, max(map(scheduled.work, scheduled.nests)))  # draws side by side
-    function, floats = training_function(step, scheduled, rows)  # schedule: members, steps, batch
-    _with_barriers(function, scheduled)  # barriers
+    scheduled = schedule(program, threads)  # the passes above
+    scheduled.placement.registers |= _read_each_step(program)  # keep what changes every step in registers
+    rows = rows_at_once(step, threads, max(map(scheduled.work, scheduled.nests)))  # how many examples to draw together
+    function, floats = training_function(step, scheduled, rows)  # write the kernel: members, steps, batch
+    _with_barriers(function, scheduled)  # insert barriers
     kernel = Kernel([function], tables(program))
     return source_of("train", kernel, threads, floats, rows=rows, tiled=bool(scheduled.large_sums))  # print
 
@@ -51,7 +76,7 @@ def emit_training(step: Step, program: Program, threads: int | None = None, limi
     return _fitting((source for source in choices if not _idle(source, step)), limit)
 
 
-def _read_each_step(program: Program) -> set:
+def _read_each_step(program: Program) -> set[Buffer]:
     return {program.inputs[name].buffer for name in ("penalty_scales", "correction") if name in program.inputs}
 
 

@@ -10,13 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 
-from numerate.loops.cuda.tuning import (
-    EXPENSIVE,
-    REMATERIALISED_OPERATIONS,
-    REPLICATED_ELEMENTS,
-    SUMS_IN_REGISTERS,
-    UNROLLING,
-)
+from numerate.loops.cuda.tuning import EXPENSIVE
 from numerate.loops.form.ir import (
     BatchSum,
     Buffer,
@@ -36,36 +30,37 @@ from numerate.loops.kernel.builder import LOOPS, NestBuilder, variable
 from numerate.loops.kernel.form import (
     Array,
     Assign,
+    For,
+    If,
+    Integer,
+    Let,
+    Reads,
+    SharedMemory,
+    Table,
+    ThreadReduce,
+    Wrote,
+    index_variables,
+)
+from numerate.loops.kernel.form import Statement as KernelStatement
+from numerate.loops.kernel.values import (
     Call,
     Constant,
     Digit,
     Element,
-    For,
-    If,
     Index,
-    Integer,
-    Let,
     Packed,
-    Reads,
-    SharedMemory,
-    Table,
     Target,
-    ThreadReduce,
     Type,
     Value,
     Variable,
-    Wrote,
-    index_variables,
     place_of,
     reduced,
 )
 from numerate.loops.passes.addresses import shared_between
-from numerate.loops.passes.batch_sums import large_batch_sums
 from numerate.loops.passes.cost import instructions
-from numerate.loops.passes.distribute import Group, distribute, latest, moves, sizes
-from numerate.loops.passes.nests import Nest, Placed, arrange_loops, loop_strides
-from numerate.loops.passes.placement import Placement, place, views
-from numerate.loops.passes.rematerialise import rematerialise
+from numerate.loops.passes.distribute import Group, moves, sizes
+from numerate.loops.passes.nests import Nest, Placed, loop_strides
+from numerate.loops.passes.placement import Placement, views
 
 
 @dataclass
@@ -95,23 +90,8 @@ class Scheduled:
         return instructions(nests, EXPENSIVE)
 
 
-def schedule(program: Program, threads: int) -> Scheduled:
-    """The passes that training and evaluation share."""
-    groups = [
-        distribute(statements, REPLICATED_ELEMENTS) for statements in latest(program.stages)
-    ]  # as late as can be, among threads
-    large = large_batch_sums(program, SUMS_IN_REGISTERS, UNROLLING)  # sums that go through shared memory
-    in_memory = {buffer for total in large for buffer in sources(total)}
-    small = ([s for s in stage.batch if s not in large] for stage in program.stages)
-    again = (
-        rematerialise(statements, in_memory, REMATERIALISED_OPERATIONS) for statements in small
-    )  # compute again what is dear to keep
-    nests = [arrange_loops(statements, UNROLLING) for statements in again]  # unroll, loop, fuse
-    placement = place(program, groups, nests, large)  # registers or shared memory
-    return Scheduled(program, threads, groups, nests, large, placement, _of_data_alone(program, nests))
-
-
-def _of_data_alone(program: Program, nests: list[list[Nest]]) -> set[Buffer]:
+def values_of_data(program: Program, nests: list[list[Nest]]) -> set[Buffer]:
+    """Values of an example that depend on random numbers and constants alone."""
     found = {v.buffer for k, v in program.inputs.items() if k in ("uniforms", "noise") or k.startswith("constants.")}
     for statement in (placed.statement for stage in nests for nest in stage for placed in nest.statements):
         if sources(statement) and found.issuperset(sources(statement)):
@@ -297,7 +277,7 @@ class ThreadBuilder(NestBuilder):
             terms = [element(a, a.strides[len(out.shape) :] if isinstance(a, View) else ()) for a in statement.args]
             running = Variable(name)
             self.add(Let(name, Type.of(out.buffer), Constant(REDUCTIONS[statement.function].neutral)))
-            body: list = [Assign(running, reduced(statement.function, [terms], running))]
+            body: list[KernelStatement] = [Assign(running, reduced(statement.function, [terms], running))]
             for d, size in reversed(list(enumerate(statement.inner))):
                 body = [For(f"f{d}", size, body=body)]
             self.add(*body)

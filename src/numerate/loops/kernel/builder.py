@@ -6,17 +6,12 @@ from contextlib import contextmanager
 
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Reduce, Scan
 from numerate.loops.form.operations import REDUCTIONS
-from numerate.loops.kernel.form import (
-    Assign,
+from numerate.loops.kernel.form import Assign, For, If, Let, Scope, Statement
+from numerate.loops.kernel.values import (
     Call,
     Constant,
     Element,
-    For,
-    If,
     Index,
-    Let,
-    Scope,
-    Statement,
     Target,
     Type,
     Value,

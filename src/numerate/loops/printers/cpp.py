@@ -8,21 +8,15 @@ from numerate.loops.form.operations import Number, Operation
 from numerate.loops.kernel.form import (
     AddExamples,
     Array,
-    Broadcast,
     Draw,
-    Drawn,
-    Element,
     Function,
-    Given,
-    Index,
     NoteDivergence,
-    Packed,
     Stream,
     SumExamples,
     SumLanes,
-    Type,
     WhichBound,
 )
+from numerate.loops.kernel.values import Broadcast, Drawn, Element, Given, Index, Packed, Type
 from numerate.loops.printers.printer import Printer, place
 
 _TYPES = {("float", False): "V", ("float", True): "B", ("bool", False): "M", ("bool", True): "BM"}

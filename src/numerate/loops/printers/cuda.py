@@ -3,17 +3,13 @@
 from numerate.loops.form.operations import REDUCTIONS, Number, Operation
 from numerate.loops.kernel.form import (
     Array,
-    Broadcast,
     Divergence,
     Draw,
-    Drawn,
     EvaluateTogether,
     For,
     Function,
-    Given,
     LeaveIfDead,
     MeanLosses,
-    Packed,
     Records,
     SharedMemory,
     Statement,
@@ -22,6 +18,7 @@ from numerate.loops.kernel.form import (
     Threads,
     TurnToMember,
 )
+from numerate.loops.kernel.values import Broadcast, Drawn, Given, Packed
 from numerate.loops.printers.printer import Printer, place
 
 _DIVERGENCE = {

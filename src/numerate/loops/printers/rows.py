@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from numerate.loops.form.operations import OPERATIONS, REDUCTIONS, Number, spelled
-from numerate.loops.kernel.form import OverUnits, ReduceUnits, ScanUnits, Statement, Type, UnitElement, Value
+from numerate.loops.kernel.form import OverUnits, ReduceUnits, ScanUnits, Statement
+from numerate.loops.kernel.values import Type, UnitElement, Value
 from numerate.loops.printers.cpp import CppPrinter
 from numerate.loops.printers.cuda import CudaPrinter
 from numerate.loops.printers.printer import Printer

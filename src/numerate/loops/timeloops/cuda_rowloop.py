@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numerate.loops.kernel.form import Role, RowArray, ScanUnits
+from numerate.loops.kernel.form import ScanUnits
+from numerate.loops.kernel.values import Role, RowArray
 from numerate.loops.printers.rows import CudaRowPrinter
 from numerate.loops.timeloops.cuda_timeloop import (
     STORAGE,
@@ -100,7 +101,7 @@ class CudaRowLoop:
         extra, kernel, right = stacked(extras, final), self.kernel("forward"), weight.mT
         past = history if keep and self.sizes.states > 1 else 0
         for t in order(walk):
-            alive, start = walk.sizes[t], walk.starts[t]
+            alive, start = walk.batch_sizes[t], walk.starts[t]
             torch.mm(recurrent[:alive], right, out=gh[:alive])
             kept = start if keep else 0
             kernel.launch(alive, gx, gh, extra, final, recurrent, out, past, saved, start, kept, rows, batch)
@@ -122,8 +123,8 @@ class CudaRowLoop:
         extra, kernel, above = stacked(extras, initial), self.kernel("backward"), 0 if dout is None else dout
         steps = order(walk)
         for t, earlier in zip(reversed(steps), [*reversed(steps[:-1]), None]):
-            alive, start = walk.sizes[t], walk.starts[t]
-            before, known = (0, 0) if earlier is None else (walk.starts[earlier], walk.sizes[earlier])
+            alive, start = walk.batch_sizes[t], walk.starts[t]
+            before, known = (0, 0) if earlier is None else (walk.starts[earlier], walk.batch_sizes[earlier])
             kernel.launch(
                 alive, extra, initial, out, rest, saved, above, pulled, dstate, dgx, dgh, dextra,
                 start, before, known, len(out), batch,
@@ -140,5 +141,5 @@ class CudaRowLoop:
 
 def order(walk: Walk) -> list[int]:
     """The steps as they are walked."""
-    steps = range(len(walk.sizes))
+    steps = range(len(walk.batch_sizes))
     return list(reversed(steps) if walk.reverse else steps)

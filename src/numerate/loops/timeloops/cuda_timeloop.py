@@ -18,20 +18,16 @@ from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
+from numerate.loops.timeloops.tuning import SUMS, THREADS, WARPS, WEIGHTS
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
 from numerate.torch_internals import cudnn_rnn_precision
 
-THREADS, WARPS = 256, 8
-WEIGHTS = 144
-"""Numbers of the weight that a thread can keep in registers."""
-SUMS = 64
-"""Running sums that it can keep beside them."""
 STORAGE = {torch.float32: "float", torch.bfloat16: "BFloat16", torch.float16: "Half"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class GridPlan:
     """How the work is cut: ``parts`` of ``units``, ``groups`` of ``rows_each`` rows in ``passes`` of ``rows``."""
 
     units: int
@@ -105,10 +101,10 @@ def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
     return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
-def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
+def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[GridPlan]:
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
-    found: list[Plan] = []
+    found: list[GridPlan] = []
     for units, parts in cuts(hidden, processors):
         groups = min(batch, processors // parts)
         rows_each = ceil(batch / groups)
@@ -117,7 +113,7 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
         rows = rows_of_pass(ceil(rows_each / passes), parts)
         depths = ceil(hidden / WARPS), ceil(parts * blocks * units / (WARPS * slices(units)))
-        plan = Plan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
+        plan = GridPlan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
         fits = plan.weights <= WEIGHTS and passes * ceil(rows / plan.slots) <= 4
         if fits and max(plan.shared(False), plan.shared(True)) <= memory:
             found.append(plan)
@@ -145,7 +141,7 @@ _ARGUMENTS = {
 """Of the emitted function of one unit."""
 
 
-def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: bool) -> str:
+def emit(program: Pointwise, plan: GridPlan, storage: str, direction: str, packed: bool) -> str:
     """The CUDA source of one direction; ``packed`` if sequences differ in length."""
     if not program.elementwise:
         raise NotLowered("a step that looks along the units")
@@ -194,8 +190,8 @@ class CudaTimeLoop:
         self.program = pointwise(activate, sizes)
         if not self.program.elementwise:
             raise NotLowered("a step that looks along the units")
-        self._plans: dict[int, list[Plan]] = {}
-        self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
+        self._plans: dict[int, list[GridPlan]] = {}
+        self._kernels: dict[tuple[GridPlan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
     def processors(self) -> int:
@@ -205,13 +201,13 @@ class CudaTimeLoop:
         """Whether the weight fits into the registers of the device."""
         return bool(self.plans(walk.batch))
 
-    def plans(self, batch: int) -> list[Plan]:
+    def plans(self, batch: int) -> list[GridPlan]:
         """All plans that fit, the best one first."""
         if batch not in self._plans:
             self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)
         return self._plans[batch]
 
-    def kernel(self, plan: Plan, direction: str, packed: bool) -> nvrtc.Kernel:
+    def kernel(self, plan: GridPlan, direction: str, packed: bool) -> nvrtc.Kernel:
         if (plan, direction, packed) not in self._kernels:
             source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
             shared = plan.shared(direction == "backward")
@@ -231,7 +227,7 @@ class CudaTimeLoop:
             saved = final.new_empty(1)
         self.kernel(plan, "forward", walk.packed).launch(
             plan.blocks, gx, weight, stacked(extras, final), final, out, history[0],
-            0 if saved is None else saved, *self._meeting(plan, WARPS * plan.forward_depth),
+            0 if saved is None else saved, *self._exchange_buffers(plan, WARPS * plan.forward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         return list(final.unbind(0)), [out, *history], saved
@@ -248,7 +244,7 @@ class CudaTimeLoop:
         dextra = initial.new_zeros(len(extras), plan.groups * plan.slots, hidden)
         self.kernel(plan, "backward", walk.packed).launch(
             plan.blocks, weight, stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
-            dstate, dgx, dgh, dextra, *self._meeting(plan, WARPS * slices(plan.units) * plan.backward_depth),
+            dstate, dgx, dgh, dextra, *self._exchange_buffers(plan, WARPS * slices(plan.units) * plan.backward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
@@ -257,15 +253,15 @@ class CudaTimeLoop:
             dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns])
         return dgx, dweight, list(dstate.unbind(0)), list(dextra.sum(1).unbind(0))
 
-    def _meeting(self, plan: Plan, depth: int) -> tuple[Tensor | int, Tensor | int]:
-        return meeting(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
+    def _exchange_buffers(self, plan: GridPlan, depth: int) -> tuple[Tensor | int, Tensor | int]:
+        return exchange_buffers(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
 
 
 def stacked(extras: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(tuple(extras)) if extras else like.new_empty(1)
 
 
-def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
+def exchange_buffers(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
     """Where blocks of a group exchange numbers, and what they count with, all 0; nothing if each group is one block."""
     if parts == 1:
         return 0, 0
@@ -275,8 +271,8 @@ def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tupl
 
 def steps_and_rows(walk: Walk, rows_each: int, device: torch.device) -> tuple[Tensor | int, int, int, int, int]:
     """The last arguments of a kernel."""
-    starts = torch.tensor((*walk.starts, sum(walk.sizes)), device=device) if walk.packed else 0
-    return starts, len(walk.sizes), walk.batch, rows_each, int(walk.reverse)
+    starts = torch.tensor((*walk.starts, sum(walk.batch_sizes)), device=device) if walk.packed else 0
+    return starts, len(walk.batch_sizes), walk.batch, rows_each, int(walk.reverse)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from numerate.loops.form.ir import (
     sources,
 )
 from numerate.loops.form.operations import is_cheap
-from numerate.loops.kernel.form import RowArray
+from numerate.loops.kernel.values import RowArray
 from numerate.loops.lowering.lower import lower
 from numerate.loops.step import Tensors
 from numerate.loops.tracing.trace import TRACING, NotLowered, example, trace
@@ -117,15 +117,15 @@ def strides(view: View) -> tuple[int, ...]:
 
 def pointwise(activate: Activate, sizes: Sizes) -> Pointwise:
     """Trace ``activate`` and its gradient and split them; raises :class:`NotLowered` if that is not possible."""
-    program = _joint(activate, sizes)
+    program = _trace_with_gradient(activate, sizes)  # trace and lower, forward and gradient in one program
     statements = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
     if len(program.stages) > 1 and any(stage.member for stage in program.stages[1:]):
         raise NotLowered("something is computed from a sum over the batch")
     outputs = dict(program.outputs)
     columns = [program.inputs[name].buffer for name in ("gx", "gh")]
-    statements = _in_blocks(statements, outputs)
-    statements = _with_copies(statements, columns, _dependent(statements, program))
-    statements, segments = _deduplicate(statements, outputs)
+    statements = _cut_into_blocks(statements, outputs)  # one buffer for each block of columns
+    statements = _copy_columns(statements, columns, _dependent(statements, program))
+    statements, segments = _deduplicate(statements, outputs)  # write blocks once that dgx and dgh have in common
     storage = {view.buffer: Storage(RowArray.named(name)) for name, view in program.inputs.items()}
     for name, value in outputs.items():
         width = sum(s.width for s in segments if s.array == name) if name == "dgh" else _width(name, sizes)
@@ -140,7 +140,7 @@ def pointwise(activate: Activate, sizes: Sizes) -> Pointwise:
     return Pointwise(sizes, forward, backward, storage, place, segments)
 
 
-def _joint(activate: Activate, sizes: Sizes) -> Program:
+def _trace_with_gradient(activate: Activate, sizes: Sizes) -> Program:
     """The new state and, from its gradients, those of all inputs, as one program."""
 
     def group(values: Tensors, name: str) -> tuple[Tensor, ...]:
@@ -168,10 +168,10 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
         with TRACING, torch.autograd.set_detect_anomaly(False):  # there are no numbers to look for NaN in
             return lower(trace(function, inputs, 2))
 
-    return _elsewhere(program)
+    return _on_own_thread(program)
 
 
-def _elsewhere(make: Callable[[], Program]) -> Program:
+def _on_own_thread(make: Callable[[], Program]) -> Program:
     """Call ``make`` on a thread of its own, where hooks on saved tensors and other modes have no effect."""
     future: Future[Program] = Future()
 
@@ -190,7 +190,7 @@ def _elsewhere(make: Callable[[], Program]) -> Program:
 # ---------------------------------------------------------------- preparing the statements
 
 
-def _in_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list[Statement]:
+def _cut_into_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list[Statement]:
     """Cut wide elementwise statements, such as gx + gh, into the blocks that others read, each a buffer of its own."""
     result: list[Statement] = []
     moved: dict[Buffer, list[tuple[int, View]]] = {}  # start of each block in the old buffer, and what it became
@@ -256,7 +256,7 @@ def _dependent(statements: list[Statement], program: Program) -> set[Buffer]:
     return found
 
 
-def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: set[Buffer]) -> list[Statement]:
+def _copy_columns(statements: list[Statement], columns: list[Buffer], dependent: set[Buffer]) -> list[Statement]:
     """Let gradients that read the columns themselves read a copy, which can be saved."""
     copies: list[Statement] = []
 

@@ -7,22 +7,9 @@ another loop reads lie in memory. Reductions and scans are loops of their own.
 from dataclasses import dataclass, field
 
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Reduce, Scan, Statement, View, operands
-from numerate.loops.kernel.form import (
-    Assign,
-    Call,
-    Constant,
-    Let,
-    OverUnits,
-    ReduceUnits,
-    RowArray,
-    ScanUnits,
-    Type,
-    UnitElement,
-    Value,
-    Variable,
-    product,
-)
+from numerate.loops.kernel.form import Assign, Let, OverUnits, ReduceUnits, ScanUnits
 from numerate.loops.kernel.form import Statement as KernelStatement
+from numerate.loops.kernel.values import Call, Constant, RowArray, Type, UnitElement, Value, Variable, product
 from numerate.loops.timeloops.pointwise import Pointwise, Storage, domain, strides
 from numerate.loops.tracing.trace import NotLowered
 
