@@ -4,6 +4,7 @@ Another version of torch may move them: this file is then the one to mend, and t
 say what is broken.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,15 +12,18 @@ from torch import Tensor
 from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
     "cudnn_rnn_precision",
     "decompositions",
+    "fused_gru",
+    "fused_lstm",
     "is_batch_of_gradients",
     "make_fx",
     "operation_name",
     "tree_flatten",
+    "tree_map",
     "tree_unflatten",
     "under_transform",
 ]
@@ -45,6 +49,16 @@ def under_transform() -> bool:
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return True
     return torch.autograd.forward_ad._current_level >= 0
+
+
+def fused_lstm(x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """torch's LSTM of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h, c."""
+    return torch._VF.lstm(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+
+
+def fused_gru(x: Tensor, state: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """torch's GRU of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h."""
+    return torch._VF.gru(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
 
 
 def cudnn_rnn_precision() -> str:

@@ -23,6 +23,7 @@ from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State
+from numerate.torch_internals import under_transform
 
 Mode = Literal["auto", "plain", "native"]
 Plain = Callable[[Tensor, Parts, State], tuple[Tensor, State]]
@@ -67,11 +68,7 @@ def notice(text: str) -> None:
 
 def ordinary(tensors: Sequence[Any]) -> bool:
     """Whether these are tensors with numbers in them, and neither traced nor part of a function transform."""
-    if torch.jit.is_tracing():
-        return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
-        return False
-    if torch.autograd.forward_ad._current_level >= 0:
+    if torch.jit.is_tracing() or under_transform():
         return False
     return all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
 

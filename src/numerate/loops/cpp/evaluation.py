@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from numerate.loops.cpp.statements import CpuBuilder, Scheduled, tables
+from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule, tables
 from numerate.loops.cpp.tuning import CHUNK, L1_BYTES
 from numerate.loops.form.ir import Buffer, Program, Stage, Statement, View, depending, needed, sources
 from numerate.loops.kernel.builder import variable
@@ -82,7 +82,7 @@ def divide(step: Step, program: Program) -> Divided:
     return Divided(Program(program.inputs, [given, *elements, own], program.outputs), bounded, kept)
 
 
-def evaluation_function(step: Step, divided: Divided, scheduled: Scheduled) -> Function:
+def evaluation_function(step: Step, divided: Divided, scheduled: CpuSchedule) -> Function:
     """The function ``evaluate``."""
     builder = _Evaluation(step, divided, scheduled)
     builder.build()
@@ -94,7 +94,7 @@ def evaluation_function(step: Step, divided: Divided, scheduled: Scheduled) -> F
 
 
 class _Evaluation(CpuBuilder):
-    def __init__(self, step: Step, divided: Divided, scheduled: Scheduled) -> None:
+    def __init__(self, step: Step, divided: Divided, scheduled: CpuSchedule) -> None:
         super().__init__(scheduled)
         self.parameters = [f"parameters.{name}" for name in step.parameters]
         self.constants = [f"constants.{name}" for name in step.constants]

@@ -1,7 +1,7 @@
 """From a step to C++: the passes, in order."""
 
 from numerate.loops.cpp.evaluation import divide, evaluation_function
-from numerate.loops.cpp.statements import Scheduled, in_memory, nests_of_stages
+from numerate.loops.cpp.statements import CpuSchedule, in_memory, nests_of_stages
 from numerate.loops.cpp.training import draws_in_loops, training_function
 from numerate.loops.form.ir import Program
 from numerate.loops.kernel.form import Function
@@ -18,7 +18,9 @@ def training_kernel(step: Step, program: Program) -> Function:
     nests = nests_of_stages(program)  # unroll small axes, fuse loops over the others
     draws = draws_in_loops(program, nests)  # draw many random numbers tile by tile, in the loop that uses them
     arrays = in_memory(program, nests) - set(draws)  # place values in memory or registers
-    return training_function(step, Scheduled(program, nests, arrays, draws))  # write the kernel: members, steps, batch
+    return training_function(
+        step, CpuSchedule(program, nests, arrays, draws)
+    )  # write the kernel: members, steps, batch
 
 
 def evaluation_kernel(step: Step, program: Program) -> Function:
@@ -27,7 +29,8 @@ def evaluation_kernel(step: Step, program: Program) -> Function:
     divided = divide(step, program)  # separate what members share, and what depends on them by a bounded number
     nests = nests_of_stages(divided.program)  # unroll small axes, fuse loops over the others
     arrays = in_memory(divided.program, nests)  # place values in memory or registers
-    return evaluation_function(step, divided, Scheduled(divided.program, nests, arrays, []))  # write the kernel
+    schedule = CpuSchedule(divided.program, nests, arrays, [])
+    return evaluation_function(step, divided, schedule)  # write the kernel: loops over members and examples
 
 
 def source(step: Step) -> str:

@@ -13,7 +13,7 @@ from numerate.loops.passes.nests import Nest, Placed, arrange_loops, loop_stride
 
 
 @dataclass
-class Scheduled:
+class CpuSchedule:
     """A program with its loops.
 
     Args:
@@ -51,7 +51,7 @@ def tables(program: Program) -> list[Table]:
 class CpuBuilder(NestBuilder):
     """Builds the body of a C++ kernel."""
 
-    def __init__(self, scheduled: Scheduled) -> None:
+    def __init__(self, scheduled: CpuSchedule) -> None:
         super().__init__()
         self.scheduled, self.program, self.arrays = scheduled, scheduled.program, scheduled.arrays
         self.layout: dict[Buffer, Callable[[Index], Value]] = {}

@@ -1,6 +1,6 @@
 """The C++ kernel that trains: for a range of groups of members, all steps of a call."""
 
-from numerate.loops.cpp.statements import CpuBuilder, Scheduled, tables
+from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule, tables
 from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE, UNROLLING, UNROLLING_OF_COPIES
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Program, Stage, View, operands, sources
 from numerate.loops.kernel.builder import variable
@@ -31,7 +31,7 @@ def draws_in_loops(program: Program, nests: list[tuple[list[Nest], list[Nest]]])
     return [buffer for buffer in streams(program) if all(_in_tiles(buffer, batch) for _, batch in nests)]
 
 
-def training_function(step: Step, scheduled: Scheduled) -> Function:
+def training_function(step: Step, scheduled: CpuSchedule) -> Function:
     """The function ``train``: groups of members first, ..., last - 1; steps start, ..., start + steps - 1."""
     builder = _Training(step, scheduled)
     builder.build()
@@ -40,7 +40,7 @@ def training_function(step: Step, scheduled: Scheduled) -> Function:
 
 
 class _Training(CpuBuilder):
-    def __init__(self, step: Step, scheduled: Scheduled) -> None:
+    def __init__(self, step: Step, scheduled: CpuSchedule) -> None:
         super().__init__(scheduled)
         self.step, self.streams = step, streams(scheduled.program)
         self.moving = [f"{group}.{name}" for group in ("parameters", *MOMENTS) for name in step.parameters]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from numerate.loops.cuda.statements import Allocation, Scheduled, ThreadBuilder, over_elements
+from numerate.loops.cuda.statements import Allocation, GpuSchedule, ThreadBuilder, over_elements
 from numerate.loops.cuda.tuning import HEAVY, LIGHT, MEMBERS_SIDE_BY_SIDE, SINGLE_PRECISION_LOSSES
 from numerate.loops.form.ir import (
     Buffer,
@@ -96,14 +96,14 @@ def _with_axis(program: Program, count: int, chosen: set[Buffer]) -> Program:
     return Program(inputs, stages, {name: operand(one) for name, one in program.outputs.items()})
 
 
-def fits(scheduled: Scheduled, plain: Scheduled) -> bool:
+def fits(scheduled: GpuSchedule, plain: GpuSchedule) -> bool:
     """Whether the loops stay those of the ``plain`` program, and all but the examples' numbers can be in registers."""
     same = [nest.loops for nest in scheduled.nests[0]] == [nest.loops for nest in plain.nests[0]]
     numbers = scheduled.program.inputs["uniforms"].buffer
     return same and ThreadBuilder(scheduled).own_arrays(scheduled.nests[0]) <= {numbers}
 
 
-def without_and_with_parameters(scheduled: Scheduled) -> tuple[list[Nest], list[Nest]]:
+def without_and_with_parameters(scheduled: GpuSchedule) -> tuple[list[Nest], list[Nest]]:
     """The statements of an example without and with parameters behind them."""
     (stage,), (nest,) = scheduled.program.stages, scheduled.nests[0]
     parameters = {v.buffer for name, v in scheduled.program.inputs.items() if name.startswith("parameters.")}
@@ -125,14 +125,14 @@ def entry(together: str, alone: str, count: int, program: Program, shared: set[s
     return Function("evaluate", KERNEL, [EvaluateTogether(together, alone, count, len(names), places)])
 
 
-def wide_function(name: str, widened: Widened, scheduled: Scheduled) -> tuple[Function, int]:
+def wide_function(name: str, widened: Widened, scheduled: GpuSchedule) -> tuple[Function, int]:
     """The losses of all members of a widened program at once, and the floats of shared memory that they need."""
     builder = _Wide(widened, scheduled)
     builder.build()
     return Function(name, FUNCTION, builder.body, exported=False), builder.allocation.floats
 
 
-def side_by_side_function(scheduled: Scheduled) -> Function:
+def side_by_side_function(scheduled: GpuSchedule) -> Function:
     """The losses of COUNT members of equal constants: what no parameter takes part in is computed once for them."""
     builder = _SideBySide(scheduled)
     builder.build()
@@ -142,7 +142,7 @@ def side_by_side_function(scheduled: Scheduled) -> Function:
 class _Evaluation(ThreadBuilder):
     """Some members in a block."""
 
-    def __init__(self, scheduled: Scheduled) -> None:
+    def __init__(self, scheduled: GpuSchedule) -> None:
         super().__init__(scheduled)
         self.numbers = self.program.inputs["uniforms"].buffer
         self.given = [name for name in self.program.inputs if name != "uniforms"]
@@ -176,7 +176,7 @@ class _Evaluation(ThreadBuilder):
 
 
 class _Wide(_Evaluation):
-    def __init__(self, widened: Widened, scheduled: Scheduled) -> None:
+    def __init__(self, widened: Widened, scheduled: GpuSchedule) -> None:
         super().__init__(scheduled)
         self.plain, self.members, self.at_once = widened.plain, widened.members, widened.examples
         self.allocation = Allocation()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from numerate.loops.cuda.barriers import insert_barriers
 from numerate.loops.cuda.evaluation import entry, fits, side_by_side_function, wide_function, widen
 from numerate.loops.cuda.source import Source, source_of
-from numerate.loops.cuda.statements import Scheduled, tables, values_of_data
+from numerate.loops.cuda.statements import GpuSchedule, tables, values_of_data
 from numerate.loops.cuda.training import rows_at_once, training_function
 from numerate.loops.cuda.tuning import (
     LARGE_EVALUATION,
@@ -35,7 +35,7 @@ from numerate.loops.tracing.trace import NotLowered
 # ---------------------------------------------------------------- what training and evaluation share
 
 
-def schedule(program: Program, threads: int) -> Scheduled:
+def schedule(program: Program, threads: int) -> GpuSchedule:
     """Decide which thread computes what, in which loops, and where values lie."""
     stages = latest(program.stages)  # compute the member's values as late as they are needed
     groups = [distribute(statements, REPLICATED_ELEMENTS) for statements in stages]  # replicate, or share among threads
@@ -46,7 +46,7 @@ def schedule(program: Program, threads: int) -> Scheduled:
     nests = [arrange_loops(statements, UNROLLING) for statements in examples]  # unroll small axes, fuse loops of others
     placement = place(program, groups, nests, large)  # place the member's values in registers or shared memory
     exact = values_of_data(program, nests)  # keep the examples' numbers from being fused, equal in all loops
-    return Scheduled(program, threads, groups, nests, large, placement, exact)
+    return GpuSchedule(program, threads, groups, nests, large, placement, exact)
 
 
 # ---------------------------------------------------------------- training
@@ -109,7 +109,7 @@ def emit_evaluation(program: Program, limit: int = SHARED_BYTES) -> Source:
     return _fitting(evaluation_sources(program), limit)
 
 
-def _side_by_side(program: Program, scheduled: Scheduled) -> Source:
+def _side_by_side(program: Program, scheduled: GpuSchedule) -> Source:
     """Several members of equal constants, all in registers."""
     some = side_by_side_function(scheduled)
     _with_barriers(some, scheduled)
@@ -119,7 +119,7 @@ def _side_by_side(program: Program, scheduled: Scheduled) -> Source:
     return source_of("evaluate", whole, scheduled.threads, 0, side_by_side=MEMBERS_SIDE_BY_SIDE)
 
 
-def _wide(program: Program, members: int, examples: int, plain: Scheduled) -> Source | None:
+def _wide(program: Program, members: int, examples: int, plain: GpuSchedule) -> Source | None:
     """Members and examples as axes, if these fit: one function for all members, and one for a member alone."""
     functions: list[Function] = []
     floats = 0
@@ -140,7 +140,7 @@ def _wide(program: Program, members: int, examples: int, plain: Scheduled) -> So
 # ---------------------------------------------------------------- helpers
 
 
-def _with_barriers(function: Function, scheduled: Scheduled) -> None:
+def _with_barriers(function: Function, scheduled: GpuSchedule) -> None:
     function.body = insert_barriers(function.body, scheduled.placement.memory)
 
 

@@ -64,7 +64,7 @@ from numerate.loops.passes.placement import Placement, views
 
 
 @dataclass
-class Scheduled:
+class GpuSchedule:
     """A program whose statements are distributed among the threads of a member.
 
     Args:
@@ -116,7 +116,7 @@ class Allocation:
         self.arrays.append((name, self.floats))
         self.floats += -(-count // 4) * 4
 
-    def add_member(self, scheduled: Scheduled) -> None:
+    def add_member(self, scheduled: GpuSchedule) -> None:
         """Arrays of the member, and room to put the parts of a reduction together."""
         program, placement = scheduled.program, scheduled.placement
         results = [statement.out.buffer for statement in statements_of(program)]
@@ -138,7 +138,7 @@ def over_elements(count: int) -> For:
 class ThreadBuilder(NestBuilder):
     """Builds what the threads of a member do."""
 
-    def __init__(self, scheduled: Scheduled) -> None:
+    def __init__(self, scheduled: GpuSchedule) -> None:
         super().__init__()
         self.scheduled, self.program, self.placement = scheduled, scheduled.program, scheduled.placement
         self.exact, self.memory = scheduled.exact, scheduled.placement.memory

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 
-from numerate.loops.cuda.statements import Allocation, Scheduled, ThreadBuilder, over_elements
+from numerate.loops.cuda.statements import Allocation, GpuSchedule, ThreadBuilder, over_elements
 from numerate.loops.cuda.tuning import BLOCKS_AT_ONCE, COLUMNS_AT_ONCE, DRAWN_AT_ONCE, HEAVY, LIGHT, MEDIUM
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, View, sources
 from numerate.loops.kernel.builder import LOOPS, variable
@@ -83,7 +83,7 @@ def rows_at_once(step: Step, threads: int, work: int) -> int:
     return rows
 
 
-def training_function(step: Step, scheduled: Scheduled, rows: int) -> tuple[Function, int]:
+def training_function(step: Step, scheduled: GpuSchedule, rows: int) -> tuple[Function, int]:
     """The function ``train``, and the floats of shared memory that a member needs; ``rows``: examples drawn at once."""
     builder = _Training(step, scheduled, rows)
     builder.build()
@@ -91,7 +91,7 @@ def training_function(step: Step, scheduled: Scheduled, rows: int) -> tuple[Func
 
 
 class _Training(ThreadBuilder):
-    def __init__(self, step: Step, scheduled: Scheduled, rows: int) -> None:
+    def __init__(self, step: Step, scheduled: GpuSchedule, rows: int) -> None:
         super().__init__(scheduled)
         self.step, self.threads, self.rows_at_once = step, scheduled.threads, rows
         self.draws = {"uniforms": step.draws} | ({"noise": step.noise} if step.noise else {})

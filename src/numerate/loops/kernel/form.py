@@ -14,7 +14,7 @@ from numerate.loops.form.operations import Kind, Number
 from numerate.loops.kernel.values import Drawn, Element, Given, Target, Type, UnitElement, Value, inside
 
 Whole = Literal["int", "int64", "uint32", "uint64"]
-"""Types of whole numbers."""
+"""Types of integers."""
 
 
 # ---------------------------------------------------------------- statements
@@ -76,7 +76,7 @@ class SumLanes:
 
 @dataclass
 class WhichBound:
-    """Declare a whole number: ``start``, + 1 or + 2 as a value is the lower bound, the upper one, or neither."""
+    """Declare an integer: ``start``, + 1 or + 2 as a value is the lower bound, the upper one, or neither."""
 
     name: str
     value: Value
@@ -86,7 +86,7 @@ class WhichBound:
 
 @dataclass
 class SetInteger:
-    """Assign a whole number or flag, computed by an expression of C."""
+    """Assign an integer or flag, computed by an expression of C."""
 
     target: str
     value: str
@@ -117,7 +117,7 @@ class Table:
 
 @dataclass
 class Integer:
-    """Declare a whole number, computed by an expression of C."""
+    """Declare an integer, computed by an expression of C."""
 
     name: str
     value: str
@@ -149,7 +149,7 @@ class For:
 
 @dataclass
 class If:
-    """By a condition of C on whole numbers."""
+    """By a condition of C on integers."""
 
     condition: str
     body: list["Statement"] = field(default_factory=list)
@@ -371,7 +371,7 @@ class Function:
     body: list[Statement]
     exported: bool = True
     template: str = ""
-    """Name of a whole number that is known when it is compiled."""
+    """Name of an integer that is known when it is compiled."""
     comment: str = ""
 
 

@@ -13,7 +13,7 @@ class Type:
     """Of a value: of a member, or of an example (``per_example``), which a dialect may compute several at a time."""
 
     kind: Kind | Literal["double", "flag"]
-    """``flag``: one truth value for all members or examples that are computed at a time."""
+    """``flag``: one Boolean for all members or examples that are computed at a time."""
     per_example: bool = False
 
     @classmethod
@@ -148,7 +148,7 @@ class MultiplyAdd:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of two values, by a condition on whole numbers."""
+    """One of two values, by a condition on integers."""
 
     condition: str
     yes: "Value"

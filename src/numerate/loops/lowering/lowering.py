@@ -222,7 +222,7 @@ class Lowering:
         return [*free, *(self.as_float(value) for value in rest)]
 
     def as_value(self, value: Any) -> Any:
-        """Whole numbers that are known, as the numbers they stand for."""
+        """Integers that are known, as the numbers they stand for."""
         return self.constant(value.float()) if isinstance(value, Tensor) else value
 
     def as_float(self, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Kernels as C++ with the names and functions of ``prelude.hpp``.
 
-``V`` is a number of each member, ``B`` one of each member for four examples, ``M`` and ``BM`` are truth values. In
+``V`` is a number of each member, ``B`` one of each member for four examples, ``M`` and ``BM`` are Booleans. In
 evaluation a lane is an example, and ``B`` four vectors of them.
 """
 

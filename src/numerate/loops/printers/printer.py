@@ -264,7 +264,7 @@ class Printer:
         return self.number(number)
 
     def number(self, value: Number) -> str:
-        """A number, or a truth value, of one member or example."""
+        """A number, or a Boolean, of one member or example."""
         if isinstance(value, bool):
             return str(value).lower()
         if math.isnan(value):

@@ -79,7 +79,7 @@ class Walk:
 
 
 class Frame:
-    """A ``Walk`` of the C++ sources in memory: whole numbers, arrays of them, the function ``multiply``, a number."""
+    """A ``Walk`` of the C++ sources in memory: integers, arrays of them, the function ``multiply``, a number."""
 
     def __init__(
         self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0
