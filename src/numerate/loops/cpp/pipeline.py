@@ -18,9 +18,8 @@ def training_kernel(step: Step, program: Program) -> Function:
     nests = nests_of_stages(program)  # unroll small axes, fuse loops over the others
     draws = draws_in_loops(program, nests)  # draw many random numbers tile by tile, in the loop that uses them
     arrays = in_memory(program, nests) - set(draws)  # place values in memory or registers
-    return training_function(
-        step, CpuSchedule(program, nests, arrays, draws)
-    )  # write the kernel: members, steps, batch
+    schedule = CpuSchedule(program, nests, arrays, draws)
+    return training_function(step, schedule)  # write the kernel: loops over members, steps and the batch
 
 
 def evaluation_kernel(step: Step, program: Program) -> Function:

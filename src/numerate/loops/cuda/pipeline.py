@@ -42,7 +42,7 @@ def schedule(program: Program, threads: int) -> GpuSchedule:
     large = large_batch_sums(program, SUMS_IN_REGISTERS, UNROLLING)  # find sums that must go through shared memory
     in_memory = {buffer for total in large for buffer in sources(total)}
     small = ([s for s in stage.batch if s not in large] for stage in program.stages)
-    examples = (rematerialise(s, in_memory, REMATERIALISED_OPERATIONS) for s in small)  # recompute what is dear to keep
+    examples = (rematerialise(s, in_memory, REMATERIALISED_OPERATIONS) for s in small)  # recompute cheap values
     nests = [arrange_loops(statements, UNROLLING) for statements in examples]  # unroll small axes, fuse loops of others
     placement = place(program, groups, nests, large)  # place the member's values in registers or shared memory
     exact = values_of_data(program, nests)  # keep the examples' numbers from being fused, equal in all loops
