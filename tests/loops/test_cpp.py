@@ -165,7 +165,7 @@ def test_data_are_equal_bit_for_bit():
     for s in range(40):
         uniforms, _ = batch_uniforms(step, members.seeds[s], 4)
         x, _ = examples(uniforms, {k: v[s] for k, v in members.constants.items()})
-        assert torch.equal(state.first["weight"][s], x.sum(0) / 2)
+        assert torch.equal(state.exp_avg["weight"][s], x.sum(0) / 2)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def ensemble() -> tuple[Cpp, State, Members, Tensor]:
 
 
 def identical(a: State, b: State) -> bool:
-    groups = ((a.parameters, b.parameters), (a.first, b.first), (a.second, b.second))
+    groups = ((a.parameters, b.parameters), (a.exp_avg, b.exp_avg), (a.exp_avg_sq, b.exp_avg_sq))
     return all(torch.equal(x[name], y[name]) for x, y in groups for name in x) and torch.equal(a.diverged, b.diverged)
 
 

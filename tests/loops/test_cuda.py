@@ -26,8 +26,9 @@ from small_steps import (
 )
 from torch import Tensor, nn
 
-from numerate.loops.cuda.kernels import Source
-from numerate.loops.cuda.loop import Cuda, emit_evaluation, emit_training
+from numerate.loops.cuda.loop import Cuda
+from numerate.loops.cuda.pipeline import emit_evaluation, emit_training
+from numerate.loops.cuda.source import Source
 from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
@@ -224,7 +225,7 @@ def test_members_that_are_nan_in_all_stay_so(runner):
         value[1] = torch.nan
     plain, other = (trained(loop, state, members, weights) for loop in (Eager(step), runner(step)))
     assert plain.diverged.tolist() == other.diverged.tolist() == [-1, 0, -1]
-    assert not any(moment[1].any() for moment in other.first.values())  # nothing was done for it
+    assert not any(moment[1].any() for moment in other.exp_avg.values())  # nothing was done for it
     for name, value in plain.parameters.items():
         torch.testing.assert_close(other.parameters[name], value, rtol=1e-5, atol=1e-6, equal_nan=True)
 
@@ -236,7 +237,7 @@ def test_gradients_of_what_is_read_from_both_ends(threads, runner):
     step = make_step(module := Backwards(), batch=64)
     members, state, weights = make_members(2), make_state(module, 2), make_weights(step, 1, 2)
     loops = Eager(step), runner(step, threads=threads)
-    plain, other = (trained(loop, state, members, weights).first for loop in loops)
+    plain, other = (trained(loop, state, members, weights).exp_avg for loop in loops)
     for name, expected in plain.items():
         torch.testing.assert_close(other[name], expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
@@ -315,7 +316,7 @@ def test_gradients_of_two_layers_of_a_hundred_inputs(first, second, hidden, runn
     step = two_layers(one := first(100, hidden), two := second(hidden, 1))
     members, state = make_members(2, subsets(2), rate=1e-4), make_state(nn.Sequential(one, two), 2)
     weights = make_weights(step, 1, 2)
-    plain, other = (trained(loop, state, members, weights).first for loop in (Eager(step), runner(step)))
+    plain, other = (trained(loop, state, members, weights).exp_avg for loop in (Eager(step), runner(step)))
     assert any(moment.abs().max() > 0 for moment in plain.values())
     for name, expected in plain.items():
         torch.testing.assert_close(other[name], expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item())
@@ -388,4 +389,4 @@ def test_data_are_equal_bit_for_bit(runner):
     for s in range(9):
         uniforms, _ = batch_uniforms(step, members.seeds[s], 4)
         x, _ = examples(uniforms, {k: v[s] for k, v in members.constants.items()})
-        assert torch.equal(state.first["weight"][s], x.sum(0) / 2)
+        assert torch.equal(state.exp_avg["weight"][s], x.sum(0) / 2)

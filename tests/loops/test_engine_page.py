@@ -8,7 +8,7 @@ import torch
 from small_steps import largest_difference, make_members, make_state, make_step, make_weights
 
 from numerate.loops.cpp.loop import Cpp
-from numerate.loops.cuda.loop import emit_training
+from numerate.loops.cuda.pipeline import emit_training
 from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
 from numerate.loops.tracing.trace import NotLowered, training_step
@@ -39,7 +39,12 @@ def test_the_excerpt_is_in_the_emitted_source_and_in_its_order():
 
 def test_the_named_files_exist():
     named = set(re.findall(r"`((?:loops|train)/[\w/]+\.py)`", PAGE))
-    assert {"loops/cpp/emitter.py", "loops/cuda/training.py", "loops/timeloops/timeloop.py"} <= named
+    assert {
+        "loops/cpp/pipeline.py",
+        "loops/cuda/training.py",
+        "loops/timeloops/timeloop.py",
+        "loops/kernel/form.py",
+    } <= named
     assert [name for name in sorted(named) if not (PACKAGE / name).exists()] == []
 
 

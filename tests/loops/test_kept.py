@@ -12,6 +12,7 @@ import torch
 
 from numerate.experiments.models import two_layers
 from numerate.loops.cpp import loop as cpp
+from numerate.loops.cpp import pipeline
 from numerate.loops.toolchain import cache_folder, source_cache
 from numerate.tasks import SingleModule
 from numerate.train import Training, stack
@@ -43,7 +44,7 @@ def untraceable(step):
 def test_the_second_loop_of_a_name_is_not_traced_and_gives_the_same_source(monkeypatch):
     step, _ = stack.make_step(Training(NMU, SingleModule("mul"), (0,)))
     first = cpp.Cpp(step)
-    monkeypatch.setattr(cpp, "training_step", untraceable)
+    monkeypatch.setattr(pipeline, "training_step", untraceable)
     assert cpp.Cpp(step).source == first.source
     for other in (replace(step, name=None), replace(step, name=f"{step.name} other")):
         with pytest.raises(AssertionError, match="traced"):

@@ -8,7 +8,8 @@ from small_steps import UNITS, Running, make_step, two_layers, unit
 from torch import Tensor, nn
 
 from numerate.loops.form.interpreter import interpret
-from numerate.loops.form.ir import FUNCTIONS, Map, Program, Scan, Total
+from numerate.loops.form.ir import BatchSum, Map, Program, Scan
+from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.lowering.lower import lower
 from numerate.loops.step import Step
 from numerate.loops.tracing.trace import NotLowered, Traced, evaluation, training_step
@@ -55,7 +56,7 @@ def test_units(name):
     program = check_step(make_step(unit(name), batch=8))
     assert len(program.stages) == 2
     maps = [s for stage in program.stages for s in (*stage.member, *stage.batch) if isinstance(s, Map)]
-    assert all(FUNCTIONS[s.function] == len(s.args) for s in maps)
+    assert all(OPERATIONS[s.function].arity == len(s.args) for s in maps)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda module: type(module).__name__)
@@ -94,7 +95,7 @@ def test_statistics_of_the_batch_take_further_passes():
 def test_examples_are_computed_in_the_first_pass_and_gradients_summed_over_it():
     program = lower(training_step(make_step(NMU(2, 1), batch=8)))
     first, last = program.stages
-    assert sum(isinstance(s, Total) for s in first.batch) == 2
+    assert sum(isinstance(s, BatchSum) for s in first.batch) == 2
     assert not last.batch
     assert all(not s.out.buffer.batch for s in last.member)
 

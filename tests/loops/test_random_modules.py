@@ -59,7 +59,7 @@ OPERATIONS = {
     "square": torch.square,
     "whole numbers": lambda h: h * (1 + h.floor() + 2 * h.ceil() + 3 * h.round() + 4 * h.trunc() + h.sign()) * 0.1,
     "halves": lambda h: h + h.detach() // 0.5,
-    "spread": lambda h: h / (0.5 + h.std(-1, keepdim=True)) + h.var(-1, keepdim=True),
+    "distributed": lambda h: h / (0.5 + h.std(-1, keepdim=True)) + h.var(-1, keepdim=True),
     "length": lambda h: h / (0.5 + torch.linalg.vector_norm(h, dim=-1, keepdim=True)),
     "parts": lambda h: torch.stack([a * b for a, b in zip(h.split(1, -1), reversed(h.split(1, -1)))], -1).flatten(1),
     "pad": lambda h: nn.functional.pad(h[:, 1:], (0, 1, 0, 0), value=0.3) + h,
@@ -137,6 +137,6 @@ def check_gradients(chains: list[list[str]]) -> None:
         state = make_state(module, 4)
         loop.train(state, members, torch.empty(0, 1, 4), 1)
         states.append(state)
-    for name, expected in states[0].first.items():
+    for name, expected in states[0].exp_avg.items():
         scale = max(expected.abs().max().item(), 1e-2)
-        torch.testing.assert_close(states[1].first[name], expected, rtol=1e-4, atol=2e-5 * scale)
+        torch.testing.assert_close(states[1].exp_avg[name], expected, rtol=1e-4, atol=2e-5 * scale)

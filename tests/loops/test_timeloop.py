@@ -91,13 +91,13 @@ def plainly(
 ) -> tuple[Tensor, State]:
     """One step after the other, with whole batches where rows that have no turn keep their state."""
     outputs: list[Tensor] = []
-    order = reversed(range(len(walk.sizes))) if walk.reverse else range(len(walk.sizes))
+    order = reversed(range(len(walk.batch_sizes))) if walk.reverse else range(len(walk.batch_sizes))
     for t in order:
-        rows = slice(0, walk.sizes[t])
+        rows = slice(0, walk.batch_sizes[t])
         start = walk.starts[t]
         now = tuple(entry[rows] for entry in state)
-        new = activate(gx[start : start + walk.sizes[t]], now[0] @ weight.mT, now, extras)
-        state = tuple(torch.cat((fresh, entry[walk.sizes[t] :])) for fresh, entry in zip(new, state))
+        new = activate(gx[start : start + walk.batch_sizes[t]], now[0] @ weight.mT, now, extras)
+        state = tuple(torch.cat((fresh, entry[walk.batch_sizes[t] :])) for fresh, entry in zip(new, state))
         outputs.append(new[0])
     return torch.cat(outputs[::-1] if walk.reverse else outputs), state
 
@@ -105,7 +105,7 @@ def plainly(
 def tensors(sizes: Sizes, walk: Walk, dtype: torch.dtype) -> list[Tensor]:
     """gx, weight, state and extras."""
     generator = torch.Generator().manual_seed(7)
-    shapes = [(sum(walk.sizes), sizes.columns), (sizes.columns, sizes.hidden)]
+    shapes = [(sum(walk.batch_sizes), sizes.columns), (sizes.columns, sizes.hidden)]
     shapes += [(walk.batch, sizes.hidden)] * sizes.states + [(sizes.hidden,)] * sizes.extras
     scales = [1.0, sizes.hidden**-0.5] + [0.5] * (sizes.states + sizes.extras)
     found = [torch.randn(shape, generator=generator, dtype=dtype) * scale for shape, scale in zip(shapes, scales)]

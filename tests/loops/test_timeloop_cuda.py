@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
 from numerate.loops.timeloops.cuda_rowloop import emit as emit_rows
-from numerate.loops.timeloops.cuda_timeloop import STORAGE, CudaTimeLoop, Plan, emit, plans
+from numerate.loops.timeloops.cuda_timeloop import STORAGE, CudaTimeLoop, GridPlan, emit, plans
 from numerate.loops.timeloops.pointwise import Sizes, pointwise
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import native, nvrtc
@@ -75,7 +75,7 @@ class OnHost:
 
 
 class HostTimeLoop(OnHost, CudaTimeLoop):
-    def kernel(self, plan: Plan, direction: str, packed: bool) -> Any:
+    def kernel(self, plan: GridPlan, direction: str, packed: bool) -> Any:
         source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
         return HostKernel(source, direction, plan.shared(direction == "backward"))
 
@@ -154,7 +154,7 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
 
 
 def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk, exact: float = 2e-6) -> None:
-    cell, dtype, rows, reverse = layer.cell, loop.dtype, walk.sizes, walk.reverse
+    cell, dtype, rows, reverse = layer.cell, loop.dtype, walk.batch_sizes, walk.reverse
     p = {name: part.detach().to(dtype).float() for name, part in layer.parts().items()}
     weight, extras = cell.loop_operands(p)
     gx = cell.project(torch.randn(sum(rows), 3), p).to(dtype).float()

@@ -477,7 +477,7 @@ class Blind(Cpp):
 
     def train(self, state, members, weights, steps):
         super().train(state, members, weights, steps)
-        state.first["weight"] += 1.0
+        state.exp_avg["weight"] += 1.0
 
 
 def test_a_loop_that_finds_other_numbers_than_plain_torch_is_not_used():

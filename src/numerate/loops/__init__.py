@@ -4,10 +4,13 @@ Knows nothing of units or tasks. The folders, in the order data flows (``docs/en
 
 - ``step`` and ``plain``: what a step is, and loops in plain torch, the reference among them;
 - ``tracing``: from a module to a flat graph of ATen operations;
-- ``form``: the intermediate form and its reference interpreter;
+- ``form``: the intermediate form, its table of operations and its reference interpreter;
 - ``lowering``: from the graph to the form, one rule per operation;
-- ``passes``: what is decided before anything is printed;
-- ``cpp`` and ``cuda``: one printer for each target, and the loop that runs what it printed;
-- ``toolchain``: compilers, NVRTC, and the cache;
-- ``timeloops``: the same for loops over the time steps of a sequence.
+- ``passes``: from program to program, and decisions about loops and placement;
+- ``kernel``: the form of a kernel, with loops, variables, memory and barriers;
+- ``printers``: from a kernel to text, one for each dialect;
+- ``cpp`` and ``cuda``: for each target its list of passes (``pipeline``), its schedule, its tuning, and the loop that
+  runs the result;
+- ``timeloops``: the same for loops over the time steps of a sequence;
+- ``toolchain``: compilers, NVRTC, and the cache.
 """

@@ -1,6 +1,6 @@
 """One optimiser step of one small model as pure functions, and the loop around it as a protocol.
 
-Everything that runs many steps of many members has the same two methods, whether it is a plain Python loop
+Every loop that runs many steps for many members has the same two methods, whether it is a plain Python loop
 (:mod:`~numerate.loops.plain.eager`), one stacked computation (:mod:`~numerate.loops.plain.stacked`) or an emitted
 native loop (:mod:`~numerate.loops.cpp.loop`, :mod:`~numerate.loops.cuda.loop`). Names: S members,
 P parameters, n examples.
@@ -17,6 +17,8 @@ from torch import Tensor
 from numerate.streams import Domain, uniform
 
 Tensors = dict[str, Tensor]
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Adam's moments, as torch names them."""
 
 
 def squared_error(prediction: Tensor, target: Tensor) -> Tensor:
@@ -29,7 +31,7 @@ class Step:
     """What one member does in one step; every function sees one member and is free of side effects.
 
     Loss = mean over the batch of ``loss(model(parameters, x, noise), y)``
-    + sum over k of weight_k(t) * penalty_k(parameters); then Adam, then the bounds.
+    + sum over k of scale_k(t) * penalty_k(parameters); then Adam, then the bounds.
     """
 
     parameters: Mapping[str, torch.Size]
@@ -45,7 +47,7 @@ class Step:
     predict: Callable[[Tensors, Tensor], Tensor]
     """Evaluation mode: (parameters, x (n, I)) -> prediction (n, O)."""
     penalties: tuple[Callable[[Tensors], Tensor], ...] = ()
-    """Each parameters -> scalar, without its weight."""
+    """Each parameters -> scalar, without its scale."""
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     noise: int = 0
     """Uniform numbers that the model itself draws for one example in training."""
@@ -59,7 +61,7 @@ class Step:
     clip: str | None = None
     """None, "value" (each entry of the gradient) or "norm" (over all parameters together)."""
     name: str | None = None
-    """Says all that decides what a step computes, if code of this package alone does; what is emitted is kept by it."""
+    """Identifies what the step computes, if only code of this package takes part; emitted text is cached under it."""
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Members:
 
 
 def fixed(step: Step, members: Members) -> list[Tensor]:
-    """What emitted loops read of each member and never change: constants, rate, and the limit where ``step`` clips."""
+    """What emitted loops only read of each member: constants, learning rate and, if ``step`` clips, the limit."""
     numbers = [*(members.constants[name] for name in step.constants), members.rate]
     if step.clip is not None:
         numbers.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
@@ -104,9 +106,9 @@ class State:
 
     parameters: Tensors
     """Name -> (S, ...) float32."""
-    first: Tensors
+    exp_avg: Tensors
     """Adam's first moment, shaped as the parameters."""
-    second: Tensors
+    exp_avg_sq: Tensors
     """Adam's second moment."""
     diverged: Tensor
     """(S,) int64: the step whose update first gave a parameter that is not finite, or -1."""
@@ -131,15 +133,15 @@ class State:
         def chosen(group: Tensors) -> Tensors:
             return {k: v[index] for k, v in group.items()}
 
-        groups = chosen(self.parameters), chosen(self.first), chosen(self.second)
+        groups = chosen(self.parameters), chosen(self.exp_avg), chosen(self.exp_avg_sq)
         return State(*groups, self.diverged[index], self.step)
 
 
 class Loop(Protocol):
     """Runs a :class:`Step` many times for many members. The result for a member depends on that member alone."""
 
-    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
-        """Advance ``state`` in place by ``steps``; ``weights``: (number of penalties, steps, S) float32."""
+    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+        """Advance ``state`` in place by ``steps``; ``penalty_scales``: (number of penalties, steps, S) float32."""
         ...
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
@@ -148,19 +150,21 @@ class Loop(Protocol):
 
 
 def check_shapes(step: Step, parameters: Tensors, constants: Tensors) -> None:
-    """One clear sentence if these are not a step's own: native code reads what it is handed, whatever that is."""
+    """Raise ValueError unless all tensors have the step's shapes; native code would read whatever it is given."""
     for kind, shapes, given in (("parameter", step.parameters, parameters), ("constant", step.constants, constants)):
         for name, shape in shapes.items():
             if name not in given or given[name].shape[1:] != shape:
-                found = f"of shape {tuple(given[name].shape[1:])}" if name in given else "missing"
-                raise ValueError(f"{kind} {name} is {found}, but this loop was made for shape {tuple(shape)}")
+                actual = f"of shape {tuple(given[name].shape[1:])}" if name in given else "missing"
+                raise ValueError(f"{kind} {name} is {actual}, but this loop was made for shape {tuple(shape)}")
 
 
-def total_loss(step: Step, parameters: Tensors, x: Tensor, y: Tensor, noise: Tensor | None, weights: Tensor) -> Tensor:
-    """Loss of one member on one batch; ``weights``: one per penalty."""
+def total_loss(
+    step: Step, parameters: Tensors, x: Tensor, y: Tensor, noise: Tensor | None, penalty_scales: Tensor
+) -> Tensor:
+    """Loss of one member on one batch; ``penalty_scales``: one per penalty."""
     value = step.loss(step.model(parameters, x, noise), y).mean()
-    for penalty, weight in zip(step.penalties, weights.unbind()):
-        value = value + weight * penalty(parameters)
+    for penalty, scale in zip(step.penalties, penalty_scales.unbind()):
+        value = value + scale * penalty(parameters)
     return value
 
 
@@ -178,23 +182,23 @@ def clipped(step: Step, gradients: Tensors, limit: Tensor | None) -> Tensors:
 def adam(
     step: Step,
     parameters: Tensors,
-    first: Tensors,
-    second: Tensors,
+    exp_avg: Tensors,
+    exp_avg_sq: Tensors,
     gradients: Tensors,
     rate: Tensor,
     correction: Tensor,
 ) -> tuple[Tensors, Tensors, Tensors]:
     """Adam and the bounds, for one member; ``correction``: (1 - beta1**(t + 1), sqrt(1 - beta2**(t + 1)))."""
     beta1, beta2 = step.betas
-    new_parameters, new_first, new_second = {}, {}, {}
+    new_parameters, new_exp_avg, new_exp_avg_sq = {}, {}, {}
     for name, gradient in gradients.items():
-        m = beta1 * first[name] + (1 - beta1) * gradient
-        v = beta2 * second[name] + (1 - beta2) * gradient * gradient
+        m = beta1 * exp_avg[name] + (1 - beta1) * gradient
+        v = beta2 * exp_avg_sq[name] + (1 - beta2) * gradient * gradient
         value = parameters[name] - (rate / correction[0]) * m / (v.sqrt() / correction[1] + step.eps)
         if name in step.bounds:
             value = value.clamp(*step.bounds[name])
-        new_parameters[name], new_first[name], new_second[name] = value, m, v
-    return new_parameters, new_first, new_second
+        new_parameters[name], new_exp_avg[name], new_exp_avg_sq[name] = value, m, v
+    return new_parameters, new_exp_avg, new_exp_avg_sq
 
 
 def corrections(step: Step, start: int, steps: int, device: torch.device | str = "cpu") -> Tensor:

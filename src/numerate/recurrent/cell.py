@@ -42,7 +42,7 @@ from numerate.checks import positive
 from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
 from numerate.loops.timeloops.cuda_timeloop import CudaTimeLoop
 from numerate.loops.timeloops.pointwise import Sizes
-from numerate.loops.timeloops.timeloop import Loop, TimeLoop
+from numerate.loops.timeloops.timeloop import SequenceLoop, TimeLoop
 from numerate.recurrent import init
 
 State = tuple[Tensor, ...]
@@ -133,11 +133,11 @@ class Cell(ABC):
         """Activations worth looking at in the step from ``state`` to ``new``; called by ``inspect`` only."""
         return {}
 
-    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
         """The compiled loop over time on a CPU or GPU, whatever the number of inputs; None if there is none."""
         return None
 
-    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
         """A slower one that accepts every walk, for those that ``native_loop`` does not accept."""
         return None
 
@@ -240,7 +240,7 @@ class ColumnCell(Cell):
     def prepare(self, p: Parts) -> Parts:
         return {"recurrent_weight": self.recurrent_weight(p), "extras": self.extras(p)}
 
-    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
         if self.form == "general":
             return None
         if device.type == "cuda":
@@ -249,7 +249,7 @@ class ColumnCell(Cell):
             return CudaTimeLoop(self.activate, self.loop_sizes(), dtype, device)
         return TimeLoop(self.activate, self.loop_sizes(), torch.float64 if dtype == torch.float64 else torch.float32)
 
-    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
         if self.form == "general" or device.type != "cuda":
             return None
         return CudaRowLoop(self.activate, self.loop_sizes(), dtype, device)

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from numerate.locks import ForkSafeLock
 from numerate.loops.timeloops import timeloop
-from numerate.loops.timeloops.timeloop import Loop, Walk
+from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State
+from numerate.torch_internals import under_transform
 
 Mode = Literal["auto", "plain", "native"]
 Plain = Callable[[Tensor, Parts, State], tuple[Tensor, State]]
@@ -67,11 +68,7 @@ def notice(text: str) -> None:
 
 def ordinary(tensors: Sequence[Any]) -> bool:
     """Whether these are tensors with numbers in them, and neither traced nor part of a function transform."""
-    if torch.jit.is_tracing():
-        return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
-        return False
-    if torch.autograd.forward_ad._current_level >= 0:
+    if torch.jit.is_tracing() or under_transform():
         return False
     return all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
 
@@ -153,14 +150,14 @@ def _with_one_input(cell: Cell) -> Cell:
     return cell.with_input_size(1)
 
 
-def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> Loop | None:
+def _native_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> SequenceLoop | None:
     """The compiled loop of a cell, made once, whichever threads ask for it."""
     with _building:
         return _built(cell, device, dtype, stepping)
 
 
 @cache
-def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> Loop | None:
+def _built(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> SequenceLoop | None:
     try:
         return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:

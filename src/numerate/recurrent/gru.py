@@ -11,6 +11,7 @@ from numerate.recurrent.cell import Form, Parts, State, linear
 from numerate.recurrent.gated import GatedCell
 from numerate.recurrent.gates import Gate, gate
 from numerate.recurrent.layer import CellLayer
+from numerate.torch_internals import fused_gru
 
 
 def gru(forget: Tensor, inlet: Tensor, candidate: Tensor, h: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ class GRUCell(GatedCell):
 
     def fused(self, x: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         weights, start = self.fused_weights(p), state[0].unsqueeze(0)
-        output, final = torch._VF.gru(x, start, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+        output, final = fused_gru(x, start, weights)
         return output, (final.squeeze(0),)
 
     def prepare(self, p: Parts) -> Parts:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from numerate.recurrent.cell import Parts, State
 from numerate.recurrent.gated import GatedCell
 from numerate.recurrent.layer import CellLayer
+from numerate.torch_internals import fused_lstm
 
 
 def lstm(forget: Tensor, inlet: Tensor, candidate: Tensor, outlet: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ class LSTMCell(GatedCell):
 
     def fused(self, x: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
         weights, start = self.fused_weights(p), [entry.unsqueeze(0) for entry in state]
-        output, *final = torch._VF.lstm(x, start, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+        output, *final = fused_lstm(x, start, weights)
         return output, tuple(entry.squeeze(0) for entry in final)
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.checks import number, one_of
-from numerate.loops.timeloops.timeloop import Loop
+from numerate.loops.timeloops.timeloop import SequenceLoop
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.nru_cuda import CudaNRULoop
@@ -239,7 +239,7 @@ class NRUCell(Cell):
             heads = heads + heads_x
         return h, (h, m + self.change(heads))
 
-    def native_loop(self, device: torch.device, dtype: torch.dtype) -> Loop | None:
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
         rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
         alike = self.head_counts == (self.heads, self.heads)
         if not rank_one or not alike or self.norm_order != 5 or self.layer_norm:

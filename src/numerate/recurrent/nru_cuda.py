@@ -16,8 +16,8 @@ from numerate.loops.timeloops.cuda_timeloop import (
     WARPS,
     cuda_source,
     cuts,
+    exchange_buffers,
     lane_columns,
-    meeting,
     padded,
     products_as_cudnn,
     rows_of_pass,
@@ -146,7 +146,7 @@ class CudaNRULoop:
         heads = bias.new_empty(rows, self.width) if keep else None
         self.kernel(plan, "forward", walk.packed).launch(
             plan.groups * plan.parts, gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else 0,
-            0 if heads is None else heads, *self._meeting(plan, hidden + self.width),
+            0 if heads is None else heads, *self._exchange_buffers(plan, hidden + self.width),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         return final, [out, memory], heads
@@ -161,7 +161,7 @@ class CudaNRULoop:
         d = weight.new_empty(len(saved), hidden + self.width)
         self.kernel(plan, "backward", walk.packed).launch(
             plan.groups * plan.parts, weight, head_weight.to(self.dtype), history[0], saved,
-            0 if dout is None else dout, *dstate, d, *self._meeting(plan, hidden + self.memory),
+            0 if dout is None else dout, *dstate, d, *self._exchange_buffers(plan, hidden + self.memory),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         dh, dheads = d.split((hidden, self.width), 1)
@@ -172,8 +172,8 @@ class CudaNRULoop:
             dhead_weight = torch.cat((dheads.mT @ history[0], by_memory[hidden:]), 1).to(head_weight.dtype)
         return d[:, : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(0, dtype=torch.float32)]
 
-    def _meeting(self, plan: Plan, numbers: int) -> tuple[Tensor | int, Tensor | int]:
-        return meeting(plan.parts, plan.groups * numbers * plan.rows, plan.groups, self.device)
+    def _exchange_buffers(self, plan: Plan, numbers: int) -> tuple[Tensor | int, Tensor | int]:
+        return exchange_buffers(plan.parts, plan.groups * numbers * plan.rows, plan.groups, self.device)
 
 
 def _least(numbers: int, parts: int) -> int:

@@ -34,7 +34,7 @@ class NRULoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
         """Final state, history of h and m, the heads' numbers; all but the history of h only if ``keep``."""
-        rows, (head_weight, bias) = sum(walk.sizes), extras
+        rows, (head_weight, bias) = sum(walk.batch_sizes), extras
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
         history = [gx.new_empty(rows, self.sizes.hidden), gx.new_empty(rows, self.memory) if keep else None]
         heads = gx.new_empty(rows, len(bias)) if keep else None
@@ -72,5 +72,5 @@ class NRULoop:
         return d[:, : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(0)]
 
     def _frame(self, walk: Walk) -> Frame:
-        numbers = (len(walk.sizes), self.sizes.hidden, self.memory, self.heads, self.sizes.columns, walk.reverse)
-        return Frame(numbers, (walk.starts, walk.sizes), self.multiply, self.scale)
+        numbers = (len(walk.batch_sizes), self.sizes.hidden, self.memory, self.heads, self.sizes.columns, walk.reverse)
+        return Frame(numbers, (walk.starts, walk.batch_sizes), self.multiply, self.scale)

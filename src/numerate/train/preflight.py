@@ -162,9 +162,9 @@ def check_loop(training: Training, loop: Loop, device: str) -> None:
     scales = PenaltyScales(runs)(0, 1, torch.ones(1))
     loop.train(state, members(runs).to(device), scales.to(device), 1)
     plain.train(expected, members(runs), scales, 1)
-    largest = torch.stack([_largest(value) for value in expected.first.values()]).amax()
-    for name, value in expected.first.items():
-        _compare(f"gradient of {name}", state.first[name].cpu(), value, GRADIENTS, 1e-4 * largest)
+    largest = torch.stack([_largest(value) for value in expected.exp_avg.values()]).amax()
+    for name, value in expected.exp_avg.items():
+        _compare(f"gradient of {name}", state.exp_avg[name].cpu(), value, GRADIENTS, 1e-4 * largest)
 
 
 def _compare(what: str, actual: Tensor, expected: Tensor, share: float, unit: Tensor) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.utils._pytree import tree_map
 
 from numerate.loops.step import Members, Step, Tensors, squared_error
 from numerate.loops.tracing.noise import functional, noise_per_example
 from numerate.streams import Domain, uniform
 from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
+from numerate.torch_internals import tree_map
 from numerate.train.specification import Restart, Training
 from numerate.units import parameter_bounds, snapped_parameters
 

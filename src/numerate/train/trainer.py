@@ -343,8 +343,8 @@ class _Group:
         self._measure()
         groups = {
             "parameters": self.state.parameters,
-            "first": self.state.first,
-            "second": self.state.second,
+            "first": self.state.exp_avg,
+            "second": self.state.exp_avg_sq,
             "best": self.best,
         }
         arrays = {f"{group}/{k}": v.cpu().numpy() for group, values in groups.items() for k, v in values.items()}

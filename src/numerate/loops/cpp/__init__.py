@@ -1,1 +1,1 @@
-"""A step as one C++ loop."""
+"""The CPU target: a step as one C++ loop."""

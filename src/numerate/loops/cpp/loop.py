@@ -1,8 +1,7 @@
-"""Emit a step as one C++ training loop, compile it, and run it.
+"""Run the emitted C++ loops of a step: pack what they read, call them on all cores, unpack what they wrote.
 
 One lane of a vector is one member; the loop over the batch takes four examples at a time; parameters and moments stay
-in the nearest cache for all steps of a call. How statements become text: :mod:`~numerate.loops.cpp.emitter`; the loops
-around them: :mod:`~numerate.loops.cpp.training` and :mod:`~numerate.loops.cpp.evaluation`.
+in the nearest cache for all steps of a call. How the source is made: :mod:`~numerate.loops.cpp.pipeline`.
 """
 
 import ctypes
@@ -11,23 +10,19 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from numerate.loops.cpp.emitter import EXAMPLES
-from numerate.loops.cpp.evaluation import Evaluation
-from numerate.loops.cpp.training import Training
-from numerate.loops.form.ir import Total
-from numerate.loops.lowering.lower import lower
-from numerate.loops.passes.cases import by_cases
+from numerate.loops.cpp.pipeline import source
+from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE
 from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections, fixed
 from numerate.loops.toolchain import native
 from numerate.loops.toolchain.source_cache import kept
-from numerate.loops.tracing.trace import NotLowered, evaluation, training_step
 
 
 class Cpp:
     """Emitted native loop; the same two methods as every :class:`~numerate.loops.step.Loop`.
 
     Raises :class:`~numerate.loops.tracing.trace.NotLowered` or
-    :class:`~numerate.loops.toolchain.native.NoCompiler` where this loop cannot be had; another loop then can.
+    :class:`~numerate.loops.toolchain.native.NoCompiler` if the step cannot be compiled; callers fall back to another
+    loop.
     """
 
     def __init__(self, step: Step, threads: int | None = None) -> None:
@@ -36,14 +31,14 @@ class Cpp:
         self.library = native.library(self.source)
         self.lanes: int = self.library.lanes()
 
-    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
         check_shapes(self.step, state.parameters, members.constants)
-        groups = [state.parameters, state.first, state.second]
+        groups = [state.parameters, state.exp_avg, state.exp_avg_sq]
         packed = self._pack([group[name] for group in groups for name in self.step.parameters])
         arguments = (
             self._pack([members.seeds.to(torch.int32)]),
             self._pack(fixed(self.step, members)).float(),
-            self._pack([weights.permute(2, 1, 0)]).float(),
+            self._pack([penalty_scales.permute(2, 1, 0)]).float(),
             corrections(self.step, state.step, steps),
             packed,
             diverged := self._pack([state.diverged]),
@@ -66,7 +61,7 @@ class Cpp:
         given = [constants[name] for name in self.step.constants]
         numbers, count = _flat([*own, *given]).float(), len(uniforms)
         alike = _alike(numbers[:, sum(tensor[0].numel() for tensor in own) :])
-        block = EXAMPLES * self.lanes
+        block = EXAMPLES_AT_ONCE * self.lanes
         padded = torch.nn.functional.pad(uniforms.float(), (0, 0, 0, -count % block))
         table = padded.unflatten(0, (-1, block)).transpose(1, 2).contiguous()
         sums = torch.zeros(len(numbers), dtype=torch.float64)
@@ -79,7 +74,7 @@ class Cpp:
         return (sums / count).float()
 
     def _pack(self, tensors: list[Tensor]) -> Tensor:
-        """(S, ...) each -> (groups, numbers, lanes), one vector per number; the last member fills up the last group."""
+        """(S, ...) each -> (groups, numbers, lanes), a vector per number; the last group repeats the last member."""
         flat = _flat(tensors)
         padding = flat[-1:].expand(-len(flat) % self.lanes, -1)
         return torch.cat([flat, padding]).unflatten(0, (-1, self.lanes)).transpose(1, 2).contiguous()
@@ -98,16 +93,7 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 
 
 def _alike(rows: Tensor) -> Tensor:
-    """For each row, where the next different one is."""
+    """For each row, the index of the next row that differs."""
     changes = (rows[1:] != rows[:-1]).any(-1).nonzero().flatten() + 1
     edges = torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), len(rows))])
     return edges[1:].repeat_interleave(edges.diff())
-
-
-def source(step: Step) -> str:
-    """The C++ source of both loops of a step."""
-    evaluating = lower(evaluation(step))
-    if any(isinstance(s, Total) for stage in evaluating.stages for s in stage.batch):
-        raise NotLowered("evaluation with statistics of the batch")
-    loops = Training(step, lower(training_step(step))), Evaluation(step, by_cases(evaluating))
-    return "\n".join(['#include "prelude.hpp"', *(line for loop in loops for line in ("", *loop.lines))])

@@ -1,1 +1,1 @@
-"""A step as one CUDA kernel."""
+"""The GPU target: a step as two CUDA kernels."""

@@ -1,46 +1,83 @@
-"""The kernel that evaluates: the mean loss of every member on fixed examples."""
+"""The CUDA kernel that evaluates: the mean loss of every member on fixed examples."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from numerate.loops.cuda.emitter import LOOPS, Emitter
-from numerate.loops.cuda.kernels import HEAVY, LIGHT, Source, source_of, work
-from numerate.loops.cuda.text import sum_text
-from numerate.loops.form.ir import Buffer, Operand, Program, Stage, Statement, View, depending, replaced, sources
+from numerate.loops.cuda.statements import Allocation, GpuSchedule, ThreadBuilder, over_elements
+from numerate.loops.cuda.tuning import HEAVY, LIGHT, MEMBERS_SIDE_BY_SIDE, SINGLE_PRECISION_LOSSES
+from numerate.loops.form.ir import (
+    Buffer,
+    Operand,
+    Program,
+    Stage,
+    Statement,
+    View,
+    depending,
+    replaced,
+    sources,
+    statements_of,
+)
+from numerate.loops.kernel.builder import LOOPS, variable
+from numerate.loops.kernel.form import (
+    Accumulate,
+    Array,
+    Assign,
+    Barrier,
+    EvaluateTogether,
+    For,
+    Function,
+    If,
+    Integer,
+    Let,
+    MeanLosses,
+    Parameter,
+    Pointer,
+    Reads,
+    Records,
+    Scope,
+    Threads,
+    TurnToMember,
+)
+from numerate.loops.kernel.values import MEMBER, Element, Field, Given, Index, Packed, Type, Value
 from numerate.loops.passes.nests import Nest
 from numerate.loops.passes.placement import views
 
-FEW, MANY = 128, 512
-"""Threads of a block: where an example is a few lines, and where it runs through loops."""
-PART = 16
-"""Losses of a thread added in single precision before the sum goes on in double precision."""
-SIDE_BY_SIDE = 5
-"""Members of equal constants that are evaluated together; it divides the papers' 25, 50 and 100 seeds."""
-AT_ONCE = ((2, 4), (2, 2), (1, 4), (1, 2), (1, 1))
-"""Members and examples of each that a thread takes at once where an example runs through loops: what members have in
-common is read and computed once for them, and a weight is read once for the examples."""
-_EVALUATED = "float *losses, const float *fixed, const float *numbers"
+DOUBLE = Type("double")
+_ARRAYS = [Parameter("losses", "float", "writes"), *(Parameter(n, "float", "reads") for n in ("fixed", "numbers"))]
+KERNEL = [*_ARRAYS, Parameter("members", "int"), Parameter("count", "int")]
+FUNCTION = [*_ARRAYS, Parameter("member", "int"), Parameter("count", "int")]
 
 
-def evaluation_sources(program: Program) -> Iterator[Source]:
-    """The kernel ``evaluate``: the mean loss of every member on the same numbers, one block for one or some of them.
+# ---------------------------------------------------------------- passes
 
-    The best first; those after it need less shared memory.
+
+@dataclass
+class Widened:
+    """A program in which members and examples of each are first axes: a thread computes all of them side by side.
+
+    Members share what depends only on the examples' numbers and on equal constants that are single numbers, such as a
+    range (``shared``).
     """
-    small = _SideBySide(program, FEW)
-    if not small.homes.memory and not any(nest.loops for nest in small.nests[0]):
-        small.emit()
-        yield source_of("evaluate", small, side_by_side=SIDE_BY_SIDE)
-        return
-    for count in AT_ONCE:
-        wide = _Wide(program, MANY, *count)
-        if wide.fits():
-            wide.emit()
-            yield source_of("evaluate", wide, wide.examples, wide.side_by_side)
+
+    plain: Program
+    program: Program
+    members: int
+    examples: int
+    shared: set[str]
 
 
-def widened(program: Program, count: int, chosen: set[Buffer]) -> Program:
+def widen(program: Program, members: int, examples: int) -> Widened:
+    """Add an axis for members to all that depends on them, then one for examples to all that depends on these."""
+    shared = {name for name, v in program.inputs.items() if name.startswith("constants.") and v.buffer.size == 1}
+    start = {v.buffer for name, v in program.inputs.items() if name not in {"uniforms", *shared}}
+    wide = _with_axis(program, members, depending(statements_of(program), start))
+    batch = {b for s in wide.stages[0].batch for b in (s.out.buffer, *sources(s)) if b.batch}
+    wide = _with_axis(wide, examples, batch | {wide.inputs["uniforms"].buffer})
+    return Widened(program, wide, members, examples, shared)
+
+
+def _with_axis(program: Program, count: int, chosen: set[Buffer]) -> Program:
     """The same program with a first axis more, of ``count``, for all ``chosen`` values and for the outputs."""
     buffers = {buffer: replace(buffer, size=count * buffer.size) for buffer in chosen}
 
@@ -59,228 +96,188 @@ def widened(program: Program, count: int, chosen: set[Buffer]) -> Program:
     return Program(inputs, stages, {name: operand(one) for name, one in program.outputs.items()})
 
 
-class _Evaluation(Emitter):
+def fits(scheduled: GpuSchedule, plain: GpuSchedule) -> bool:
+    """Whether the loops stay those of the ``plain`` program, and all but the examples' numbers can be in registers."""
+    same = [nest.loops for nest in scheduled.nests[0]] == [nest.loops for nest in plain.nests[0]]
+    numbers = scheduled.program.inputs["uniforms"].buffer
+    return same and ThreadBuilder(scheduled).own_arrays(scheduled.nests[0]) <= {numbers}
+
+
+def without_and_with_parameters(scheduled: GpuSchedule) -> tuple[list[Nest], list[Nest]]:
+    """The statements of an example without and with parameters behind them."""
+    (stage,), (nest,) = scheduled.program.stages, scheduled.nests[0]
+    parameters = {v.buffer for name, v in scheduled.program.inputs.items() if name.startswith("parameters.")}
+    own = depending([*stage.member, *(placed.statement for placed in nest.statements)], parameters)
+    halves: tuple[Nest, Nest] = Nest(()), Nest(())
+    for placed in nest.statements:
+        halves[placed.statement.out.buffer in own].statements.append(placed)
+    return [halves[0]], [halves[1]]
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def entry(together: str, alone: str, count: int, program: Program, shared: set[str]) -> Function:
+    """The kernel ``evaluate``: calls ``together`` for members whose ``shared`` inputs are equal, else ``alone``."""
+    sizes = [(name, view.buffer.size) for name, view in program.inputs.items() if name != "uniforms"]
+    names = [name for name, size in sizes for _ in range(size)]
+    places = [k for k, name in enumerate(names) if name in shared]
+    return Function("evaluate", KERNEL, [EvaluateTogether(together, alone, count, len(names), places)])
+
+
+def wide_function(name: str, widened: Widened, scheduled: GpuSchedule) -> tuple[Function, int]:
+    """The losses of all members of a widened program at once, and the floats of shared memory that they need."""
+    builder = _Wide(widened, scheduled)
+    builder.build()
+    return Function(name, FUNCTION, builder.body, exported=False), builder.allocation.floats
+
+
+def side_by_side_function(scheduled: GpuSchedule) -> Function:
+    """The losses of COUNT members of equal constants: what no parameter takes part in is computed once for them."""
+    builder = _SideBySide(scheduled)
+    builder.build()
+    return Function("some", FUNCTION, builder.body, exported=False, template="COUNT")
+
+
+class _Evaluation(ThreadBuilder):
     """Some members in a block."""
 
-    def __init__(self, program: Program, threads: int, side_by_side: int) -> None:
-        super().__init__(program, threads)
-        self.side_by_side = side_by_side
-        self.numbers = program.inputs["uniforms"].buffer
-        self.given = [name for name in program.inputs if name != "uniforms"]
+    def __init__(self, scheduled: GpuSchedule) -> None:
+        super().__init__(scheduled)
+        self.numbers = self.program.inputs["uniforms"].buffer
+        self.given = [name for name in self.program.inputs if name != "uniforms"]
+        self.layout[self.numbers] = self.number
 
-    def kernel(self, some: str, alone: str, sizes: Sequence[tuple[str, int]], shared: set[str]) -> None:
-        """Call ``some`` for the members of a block if what is ``shared`` is equal for them, or ``alone`` for each.
-
-        ``sizes``: how the inputs of a member lie in memory.
-        """
-        names = [name for name, size in sizes for _ in range(size)]
-        signature = f"{_EVALUATED}, int members, int count"
-        with self.block(f'extern "C" __global__ void __launch_bounds__(BLOCK) evaluate({signature})'):
-            if self.side_by_side == 1:
-                self.line(f"{alone}(losses, fixed, numbers, blockIdx.x, count);")
-                return
-            self.line(f"const int first = blockIdx.x * {self.side_by_side};")
-            self.line(f"bool equal = first + {self.side_by_side} <= members;")
-            with self.block(f"for (int m = 1; m < {self.side_by_side} && equal; m++)"):
-                self.line(f"const float *const one = fixed + u64(first) * {len(names)};")
-                self.line(f"const float *const other = one + m * {len(names)};")
-                for place in (k for k, name in enumerate(names) if name in shared):
-                    self.line(f"equal = equal && one[{place}] == other[{place}];")
-            self.line(f"if (equal) {some}(losses, fixed, numbers, first, count);")
-            with self.block(f"else for (int m = first; m < members && m < first + {self.side_by_side}; m++)"):
-                self.line(f"{alone}(losses, fixed, numbers, m, count);")
-
-    def join(self, count: int | str) -> None:
-        """The losses of members from the sums of all threads; what lies in shared memory is free after."""
-        with self.block(f"UNROLL for (int m = 0; m < {count}; m++)"):
-            self.line("sums[m] = over_warp(sums[m]);")
-            self.line("if (thread % 32 == 0) parts[m][thread / 32] = sums[m];")
-        self.line("together();")
-        with self.block(f"if (thread < {count})"):
-            self.line("double sum = parts[thread][0];")
-            self.line("UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[thread][warp];")
-            self.line("losses[member + thread] = float(sum / count);")
-        self.line("together();")
+    def number(self, at: int, strides: tuple[int, ...]) -> Value:
+        """A number of an example."""
+        return Given(Index.of(zip(LOOPS, strides), at), self.numbers.size)
 
     @contextmanager
     def parts(self) -> Iterator[None]:
         """Over parts of a thread's examples, each short enough for single precision."""
-        with self.block(f"for (int first = thread; first < count; first += {PART} * THREADS)"):
-            self.line(f"const int end = count < first + {PART} * THREADS ? count : first + {PART} * THREADS;")
+        part = f"{SINGLE_PRECISION_LOSSES} * THREADS"
+        with self.inside(For("first", "count", "thread", f"+= {part}")):
+            self.add(Integer("end", f"count < first + {part} ? count : first + {part}"))
             yield
 
     @contextmanager
-    def rows(self, unrolled: int, at_once: int = 1) -> Iterator[None]:
+    def examples(self, unroll: int, at_once: int = 1) -> Iterator[None]:
         """Over the examples of a part, ``at_once`` of them together: row, row_1, ..."""
-        self.line(f"#pragma unroll {unrolled}")
         step = "THREADS" if at_once == 1 else f"{at_once} * THREADS"
-        with self.block(f"for (int row = first; row < end; row += {step})"):
+        with self.inside(For("row", "end", "first", f"+= {step}", unroll=unroll)):
             for k in range(1, at_once):
-                self.line(f"const int row_{k} = row + {k} * THREADS < end ? row + {k} * THREADS : row;")
+                self.add(Integer(f"row_{k}", f"row + {k} * THREADS < end ? row + {k} * THREADS : row"))
             yield
 
     def draw(self, nests: list[Nest]) -> None:
         """The numbers of an example, if they are few."""
-        for place in range(self.numbers.size) if self.numbers not in self.own_arrays(nests) else ():
-            self.assign(self.numbers, place, self.address(self.numbers, place, ()))
+        for k in range(self.numbers.size) if self.numbers not in self.own_arrays(nests) else ():
+            self.assign(variable(self.numbers, k), self.address(self.numbers, k), MEMBER)
 
 
 class _Wide(_Evaluation):
-    """Members and examples as first axes of one program: a thread computes all of them side by side.
+    def __init__(self, widened: Widened, scheduled: GpuSchedule) -> None:
+        super().__init__(scheduled)
+        self.plain, self.members, self.at_once = widened.plain, widened.members, widened.examples
+        self.allocation = Allocation()
+        self.allocation.add_member(scheduled)
 
-    Members share what comes of the numbers and of equal constants that are single numbers, such as a range.
-    """
-
-    def __init__(self, program: Program, threads: int, members: int, examples: int) -> None:
-        self.plain, self.examples = program, examples
-        self.shared = {
-            name for name, v in program.inputs.items() if name.startswith("constants.") and v.buffer.size == 1
-        }
-        statements = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
-        start = {v.buffer for name, v in program.inputs.items() if name not in {"uniforms", *self.shared}}
-        wide = widened(program, members, depending(statements, start))
-        batch = {b for s in wide.stages[0].batch for b in (s.out.buffer, *sources(s)) if b.batch}
-        super().__init__(widened(wide, examples, batch | {wide.inputs["uniforms"].buffer}), threads, members)
-
-    def fits(self) -> bool:
-        """Whether the loops stay what they are, and all but the examples' numbers can be in registers."""
-        if self.side_by_side == self.examples == 1:
-            return True
-        plain = _Wide(self.plain, self.threads, 1, 1)
-        same = [nest.loops for nest in self.nests[0]] == [nest.loops for nest in plain.nests[0]]
-        return same and self.own_arrays(self.nests[0]) <= {self.numbers}
-
-    def emit(self) -> None:
-        self.declare_tables()
-        if self.side_by_side > 1:
-            single = _Wide(self.plain, self.threads, 1, self.examples)
-            single.function("alone")
-            self.lines += single.lines
-        self.function("some" if self.side_by_side > 1 else "alone")
-        sizes = [(name, self.plain.inputs[name].buffer.size) for name in self.given]
-        self.kernel("some", "alone", sizes, self.shared)
-
-    def function(self, name: str) -> None:
-        """The losses of all members at once."""
-        nests, loss = self.nests[0], self.program.outputs["loss"]
-        with self.block(f"INLINE void {name}({_EVALUATED}, int member, int count)"):
-            self.line("const int thread = threadIdx.x;")
-            self.line(f"__shared__ double parts[{self.side_by_side}][THREADS / 32];")
-            at = len(self.lines)
-            self.allocate_member()
-            self.declare_memory(at)
-            self.take()
-            if self.homes.memory:
-                self.wait()
-            self.member(self.groups[0])
-            self.before([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.homes.memory])
-            self.line(f"double sums[{self.side_by_side}] = {{}};")
-            with self.parts():
-                self.line(f"float losses_here[{self.side_by_side}] = {{}};")
-                cost = work(nests)
-                with self.rows(4 if cost <= LIGHT else 2 if cost <= HEAVY else 1, self.examples):
-                    self.draw(nests)
-                    self.example(nests, self.own_arrays(nests))
-                    for k in range(self.examples):
-                        with self.block(f"if (row + {k} * THREADS < end)" if k else ""):
-                            for m in range(self.side_by_side):
-                                self.line(f"losses_here[{m}] += {self.last(loss, k, m)};")
-                for m in range(self.side_by_side):
-                    self.line(f"sums[{m}] += double(losses_here[{m}]);")
-            self.join(self.side_by_side)
+    def build(self) -> None:
+        nests, loss, members = self.scheduled.nests[0], self.program.outputs["loss"], self.members
+        self.add(Threads(), Array("parts", DOUBLE, (members, "THREADS / 32"), "shared"))
+        self.add(*self.allocation.declared())
+        self.take()
+        if self.memory:
+            self.add(Barrier())
+        self.member(self.scheduled.groups[0])
+        self.add(Reads([v for s in self.program.stages[0].batch for v in views(s) if v.buffer in self.memory]))
+        self.add(Array("sums", DOUBLE, members, zero=True))
+        with self.parts():
+            self.add(Array("losses_here", MEMBER, members, zero=True))
+            work = self.scheduled.work(nests)
+            with self.examples(4 if work <= LIGHT else 2 if work <= HEAVY else 1, self.at_once):
+                self.draw(nests)
+                self.example(nests, self.own_arrays(nests))
+                for k in range(self.at_once):
+                    with self.inside(If(f"row + {k} * THREADS < end") if k else Scope()):
+                        for m in range(members):
+                            total = Element("losses_here", Index(offset=m))
+                            self.add(Accumulate(total, self.last(loss, k, m)))
+            for m in range(members):
+                at = Index(offset=m)
+                self.add(Accumulate(Element("sums", at), Element("losses_here", at), widened=True))
+        self.add(MeanLosses(members))
 
     def take(self) -> None:
         """The inputs of all members from packed memory."""
         stride, start = sum(self.plain.inputs[name].buffer.size for name in self.given), 0
-        self.line(f"fixed += u64(member) * {stride};")
+        self.add(TurnToMember({"fixed": stride}))
         for name in self.given:
             buffer, size = self.program.inputs[name].buffer, self.plain.inputs[name].buffer.size
             for m in range(buffer.size // size if size else 0):
                 source = m * stride + start
-                if buffer in self.homes.memory:
-                    loop = f"for (int e = thread; e < {size}; e += THREADS)"
-                    self.line(f"{loop} {buffer.name}[{m * size} + e] = fixed[{source} + e];")
+                if buffer in self.memory:
+                    with self.inside(over_elements(size)):
+                        target = Element(buffer.name, Index((("e", 1),), m * size))
+                        self.add(Assign(target, Packed("fixed", "", Index((("e", 1),), source))))
                 else:
-                    for place in range(size):
-                        self.assign(buffer, m * size + place, f"fixed[{source + place}]")
+                    for k in range(size):
+                        self.assign(variable(buffer, m * size + k), Packed("fixed", "", source + k), MEMBER)
             start += size
 
-    def last(self, loss: Operand, k: int, m: int) -> str:
+    def last(self, loss: Operand, k: int, m: int) -> Value:
         """The result of example k of member m."""
-        place = loss.offset + k * loss.strides[0] + m * loss.strides[1] if isinstance(loss, View) else 0
+        at = loss.offset + k * loss.strides[0] + m * loss.strides[1] if isinstance(loss, View) else 0
         if isinstance(loss, View) and loss.buffer in self.arrays:
-            return f"{loss.buffer.name}[{place}]"
-        return self.fixed(loss, place)
+            return Element(loss.buffer.name, Index(offset=at))
+        return self.fixed(loss, at)
 
-    def address(self, buffer: Buffer, place: int, strides: tuple[int, ...]) -> str:
-        if buffer is not self.numbers:
-            return super().address(buffer, place, strides)
-        k, place = divmod(place, buffer.size // self.examples)
-        return f"numbers[({sum_text(zip(LOOPS, strides), place)}) * count + {f'row_{k}' if k else 'row'}]"
+    def number(self, at: int, strides: tuple[int, ...]) -> Value:
+        width = self.numbers.size // self.at_once
+        k, at = divmod(at, width)
+        return Given(Index.of(zip(LOOPS, strides), at), width, f"row_{k}" if k else "row")
 
 
 class _SideBySide(_Evaluation):
-    """Members of equal constants have the same examples: what no parameter takes part in is computed once for them."""
-
-    def __init__(self, program: Program, threads: int) -> None:
-        super().__init__(program, threads, SIDE_BY_SIDE)
-
-    def emit(self) -> None:
-        self.declare_tables()
-        with self.block(f"template <int COUNT> INLINE void some({_EVALUATED}, int member, int count)"):
-            self.some()
-        sizes = [(name, self.program.inputs[name].buffer.size) for name in self.given]
-        constants = {name for name in self.given if name.startswith("constants.")}
-        self.kernel(f"some<{SIDE_BY_SIDE}>", "some<1>", sizes, constants)
-
-    def some(self) -> None:
-        """The losses of COUNT members, whose constants are equal."""
-        free, own = self.divided()
-        kept = self.of_member([*free, *own])
-        self.line("const int thread = threadIdx.x;")
-        self.line("__shared__ double parts[COUNT][THREADS / 32];")
-        self.line(f"struct {{ {' '.join(f'{b.kind} {b.name}_{place};' for b, place in kept)} }} all[COUNT];")
-        with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
-            self.line(f"const float *const given = fixed + u64(member + m) * {self.count(self.given)};")
+    def build(self) -> None:
+        free, own = without_and_with_parameters(self.scheduled)
+        kept = _of_member([*free, *own])
+        self.add(Threads(), Array("parts", DOUBLE, ("COUNT", "THREADS / 32"), "shared"))
+        self.add(Records("all", [(b.kind, variable(b, k).name) for b, k in kept], "COUNT"))
+        with self.inside(For("m", "COUNT", unroll=True)):
+            self.add(Pointer("given", f"fixed + u64(member + m) * {self.count(self.given)}", MEMBER, reads=True))
             self.load(self.given, "given")
-            self.member(self.groups[0])
-            for buffer, place in kept:
-                self.line(f"all[m].{buffer.name}_{place} = {buffer.name}_{place};")
-        self.line("double sums[COUNT] = {};")
+            self.member(self.scheduled.groups[0])
+            for buffer, k in kept:
+                self.add(Assign(Field("all", "m", variable(buffer, k).name), variable(buffer, k)))
+        self.add(Array("sums", DOUBLE, "COUNT", zero=True))
         with self.parts():
-            self.line("float losses_here[COUNT] = {};")
-            with self.rows(2 if work(free) + SIDE_BY_SIDE * work(own) <= HEAVY else 1):
-                self.take(self.of_member(free), "0")
+            self.add(Array("losses_here", MEMBER, "COUNT", zero=True))
+            work = self.scheduled.work(free) + MEMBERS_SIDE_BY_SIDE * self.scheduled.work(own)
+            with self.examples(2 if work <= HEAVY else 1):
+                self.take(_of_member(free), "0")
                 self.draw(free)
                 self.example(free, set())
-                with self.block("UNROLL for (int m = 0; m < COUNT; m++)"):
-                    self.take(self.of_member(own), "m")
+                with self.inside(For("m", "COUNT", unroll=True)):
+                    self.take(_of_member(own), "m")
                     self.example(own, set())
                     loss = self.program.outputs["loss"]
-                    self.line(f"losses_here[m] += {self.fixed(loss, loss.offset if isinstance(loss, View) else 0)};")
-            self.line("UNROLL for (int m = 0; m < COUNT; m++) sums[m] += double(losses_here[m]);")
-        self.join("COUNT")
-
-    def address(self, buffer: Buffer, place: int, strides: tuple[int, ...]) -> str:
-        return f"numbers[{place} * count + row]" if buffer is self.numbers else super().address(buffer, place, strides)
-
-    def of_member(self, nests: list[Nest]) -> list[tuple[Buffer, int]]:
-        """Values of a member that its examples need."""
-        read = [b for nest in nests for placed in nest.statements for b in sources(placed.statement)]
-        chosen = dict.fromkeys(b for b in read if not b.batch and b.values is None)
-        return [(buffer, place) for buffer in chosen for place in range(buffer.size)]
+                    value = self.fixed(loss, loss.offset if isinstance(loss, View) else 0)
+                    self.add(Accumulate(Element("losses_here", Index((("m", 1),))), value))
+            at = Index((("m", 1),))
+            with self.inside(For("m", "COUNT", unroll=True)):
+                self.add(Accumulate(Element("sums", at), Element("losses_here", at), widened=True))
+        self.add(MeanLosses("COUNT"))
 
     def take(self, kept: Sequence[tuple[Buffer, int]], m: str) -> None:
         """The values of a member by their names."""
-        for buffer, place in kept:
-            self.line(f"const {buffer.kind} {buffer.name}_{place} = all[{m}].{buffer.name}_{place};")
+        for buffer, k in kept:
+            name = variable(buffer, k).name
+            self.add(Let(name, Type.of(buffer), Field("all", m, name), constant=True))
 
-    def divided(self) -> tuple[list[Nest], list[Nest]]:
-        """The statements of an example without and with parameters behind them."""
-        (stage,), (nest,) = self.program.stages, self.nests[0]
-        parameters = {v.buffer for name, v in self.program.inputs.items() if name.startswith("parameters.")}
-        own = depending([*stage.member, *(placed.statement for placed in nest.statements)], parameters)
-        halves: tuple[Nest, Nest] = Nest(()), Nest(())
-        for placed in nest.statements:
-            halves[placed.statement.out.buffer in own].statements.append(placed)
-        return [halves[0]], [halves[1]]
+
+def _of_member(nests: list[Nest]) -> list[tuple[Buffer, int]]:
+    """Values of a member that its examples need."""
+    read = [b for nest in nests for placed in nest.statements for b in sources(placed.statement)]
+    chosen = dict.fromkeys(b for b in read if not b.batch and b.values is None)
+    return [(buffer, k) for buffer in chosen for k in range(buffer.size)]

@@ -1,13 +1,13 @@
-"""Emit a program of the intermediate form as one CUDA kernel that runs all steps, and run it.
+"""Run the emitted CUDA kernels of a step: pack what they read, launch them, unpack what they wrote.
 
-A group of threads trains one member. The examples of a batch are shared out among the threads, and so are the elements
+A group of threads trains one member. The examples of a batch are distributed among the threads, and so are the elements
 of large parameters (:mod:`~numerate.loops.passes.distribute`); small values are kept by every thread, in registers
 (:mod:`~numerate.loops.passes.placement`). Sums over the batch of a few elements go from register to register; those of
 many elements through shared memory: every example leaves the factors there, and each thread adds up its own columns.
+How the source is made: :mod:`~numerate.loops.cuda.pipeline`.
 """
 
 import os
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
@@ -16,21 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numerate.loops.cuda.evaluation import evaluation_sources
-from numerate.loops.cuda.kernels import Source
-from numerate.loops.cuda.training import training_source
-from numerate.loops.form.ir import Program, Total
+from numerate.loops.cuda.pipeline import emit_evaluation, emit_training
+from numerate.loops.cuda.source import Source
 from numerate.loops.lowering.lower import lower
-from numerate.loops.passes.cases import by_cases
 from numerate.loops.step import Members, State, Step, Tensors, check_shapes, corrections, fixed
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.toolchain.source_cache import kept
-from numerate.loops.tracing.trace import NotLowered, evaluation, training_step
-
-SMALL, MIDDLE, LARGE = 8, 32, 128
-"""Threads of a member: without shared memory, with some, with sums over the batch in it."""
-SHARED = 232_448
-"""Bytes of shared memory that a block can have on compute capability 9.0."""
+from numerate.loops.tracing.trace import evaluation, training_step
 
 
 class Cuda:
@@ -38,7 +30,8 @@ class Cuda:
 
     Tensors may lie on any device; results are written where the state lies. Raises
     :class:`~numerate.loops.tracing.trace.NotLowered` or
-    :class:`~numerate.loops.toolchain.native.NoCompiler` where this loop cannot be had; another loop then can.
+    :class:`~numerate.loops.toolchain.native.NoCompiler` if the step cannot be compiled; callers fall back to another
+    loop.
     """
 
     def __init__(self, step: Step, device: torch.device | str = "cuda", *, threads: int | None = None) -> None:
@@ -52,16 +45,18 @@ class Cuda:
         """Both kernels, once they are compiled."""
         return self._train.result(), self._evaluate.result()
 
-    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
         check_shapes(self.step, state.parameters, members.constants)
         if steps and len(members):
-            self._run(state, members, weights, steps)
+            self._run(state, members, penalty_scales, steps)
         state.step += steps
 
-    def _run(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
-        moving = [group[k] for group in (state.parameters, state.first, state.second) for k in self.step.parameters]
+    def _run(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+        moving = [
+            group[k] for group in (state.parameters, state.exp_avg, state.exp_avg_sq) for k in self.step.parameters
+        ]
         packed, diverged = self._pack(moving), state.diverged.to(self.device, copy=True)
-        table = _moved(weights, self.device)
+        table = _moved(penalty_scales, self.device)
         self._train.result().launch(
             -(-len(members) // self.training.members),
             packed,
@@ -95,10 +90,10 @@ class Cuda:
         return flat.to(self.device, torch.float32).contiguous()
 
 
-def _moved(weights: Tensor, device: torch.device) -> Tensor:
-    """``weights`` on the device; dimensions that only repeat are not copied."""
-    once = weights[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in weights.stride())]
-    return once.to(device, torch.float32).expand(weights.shape)
+def _moved(penalty_scales: Tensor, device: torch.device) -> Tensor:
+    """``penalty_scales`` on the device; dimensions that only repeat are not copied."""
+    once = penalty_scales[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in penalty_scales.stride())]
+    return once.to(device, torch.float32).expand(penalty_scales.shape)
 
 
 @cache
@@ -115,37 +110,3 @@ def _emitted(step: Step, threads: int | None, limit: int) -> dict[str, Any]:
     """Both kernels as plain data."""
     training = emit_training(step, lower(training_step(step)), threads, limit)
     return {"training": asdict(training), "evaluation": asdict(emit_evaluation(lower(evaluation(step)), limit))}
-
-
-def emit_training(step: Step, program: Program, threads: int | None = None, limit: int = SHARED) -> Source:
-    """The kernel that trains; with as many threads for a member as its size asks for and shared memory allows."""
-    if threads is not None:
-        return _fitting([training_source(step, program, threads)], limit)
-    small = training_source(step, program, SMALL)
-    if not small.shared:
-        return small
-    if not small.tiled:
-        return _fitting([training_source(step, program, MIDDLE)], limit)
-    choices = (training_source(step, program, LARGE >> halvings) for halvings in range(5))
-    return _fitting((source for source in choices if not _idle(source, step)), limit)
-
-
-def _idle(source: Source, step: Step) -> bool:
-    """Whether half of the threads would have no examples; a warp works at any size."""
-    return source.threads > MIDDLE and source.threads * source.rows >= 2 * step.batch
-
-
-def emit_evaluation(program: Program, limit: int = SHARED) -> Source:
-    """The kernel that gives the mean loss on fixed examples."""
-    if any(isinstance(s, Total) for stage in program.stages for s in stage.batch):
-        raise NotLowered("evaluation with statistics of the batch")
-    return _fitting(evaluation_sources(by_cases(program)), limit)
-
-
-def _fitting(sources: Iterable[Source], limit: int) -> Source:
-    """The first that a block's shared memory can hold."""
-    needed = 0
-    for source in sources:
-        if (needed := source.shared) <= limit:
-            return source
-    raise NotLowered(f"one member needs {needed} bytes of shared memory; a block on this device has {limit}")

@@ -1,25 +1,17 @@
-"""Run a program of the intermediate form with torch, statement by statement: slow, and right by inspection.
+"""Run a program of the intermediate form with torch, statement by statement: the reference semantics.
 
-Emitted code is compared with the plain loop; this says on which side of the intermediate form a difference arose.
+Emitted code is compared with the plain loop; the interpreter tells on which side of the intermediate form a difference
+arose.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from numerate.loops.form.ir import Buffer, Fold, Map, Operand, Program, Scan, Statement, Total, View
+from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Program, Reduce, Scan, Statement, View
+from numerate.loops.form.operations import OPERATIONS, REDUCTIONS
 from numerate.loops.step import Tensors
-
-_MAPS: dict[str, Callable[..., Tensor]] = {
-    "copy": lambda a: a,
-    "fma": lambda a, b, c: (a.double() * b.double() + c.double()).float(),
-    "to_float": lambda a: a.float(),
-}
-_FOLDS: dict[str, Callable[..., Tensor]] = {
-    "sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin, "and": torch.all, "or": torch.any
-}  # fmt: skip
 
 
 def interpret(program: Program, inputs: Tensors) -> Tensors:
@@ -71,11 +63,10 @@ def _execute(statement: Statement, memory: dict[Buffer, Tensor], rows: int) -> N
 
     out = statement.out
     if isinstance(statement, Map):
-        found = _MAPS.get(statement.function) or getattr(torch, statement.function)
-        _write(out, found(*map(value, statement.args)), memory, rows)
-    elif isinstance(statement, Fold):
+        _write(out, OPERATIONS[statement.function](*map(value, statement.args)), memory, rows)
+    elif isinstance(statement, Reduce):
         folded = product(statement.args, out.shape + statement.inner).flatten(1 + len(out.shape))
-        _write(out, _FOLDS[statement.function](folded, dim=-1), memory, rows)
+        _write(out, REDUCTIONS[statement.function].reference(folded, dim=-1), memory, rows)
     elif isinstance(statement, Scan):
         running = torch.cumsum if statement.function == "sum" else torch.cumprod
         each = value(statement.arg)
@@ -83,7 +74,7 @@ def _execute(statement: Statement, memory: dict[Buffer, Tensor], rows: int) -> N
             start = torch.full_like(each[..., :1], 0.0 if statement.function == "sum" else 1.0)
             each = torch.cat([start, each[..., :-1]], -1)
         _write(out, running(each, -1), memory, rows)
-    elif isinstance(statement, Total):
+    elif isinstance(statement, BatchSum):
         each = product(statement.args, out.shape)
         _write(out, each.expand(rows, *out.shape).sum(0, keepdim=True), memory, rows)
 

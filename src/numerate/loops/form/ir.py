@@ -1,4 +1,4 @@
-"""The intermediate form between traced graphs and emitted loops: a dozen lines per idea, shared by all emitters.
+"""The intermediate form between traced graphs and kernels, shared by all targets.
 
 A :class:`Program` is one step of one member. Its values live in a :class:`Buffer` and are looked at through a strided
 :class:`View`, so that reshaping costs nothing. A value either belongs to the member (a parameter, a gradient) or to one
@@ -8,14 +8,14 @@ Statements are loops over small shapes without side effects on each other:
 
 ========= ====================================================================================
 Map       out[i] = function(args[i], ...)
-Fold      out[i] = sum, prod, max, min, and, or over j of Π args[i, j]; sums of products are fused
+Reduce    out[i] = sum, prod, max, min, and, or over j of Π args[i, j]; sums of products are fused
 Scan      out[i, j] = running sum or product of arg[i, ...] up to j, or up to before j
-Total     out[i] = sum over all examples of the batch of Π args[i]
+BatchSum  out[i] = sum over all examples of the batch of Π args[i]
 ========= ====================================================================================
 
 They are ordered in stages. Each :class:`Stage` first runs its ``member`` statements once, then its ``batch`` statements
 for every example. A total can be used by the next stage's statements; a second pass over the batch (as for a standard
-deviation over the batch) computes again, from the same random numbers, what it needs of the first.
+deviation over the batch) recomputes what it needs of the first from the same random numbers.
 """
 
 from collections.abc import Callable
@@ -23,23 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
-Kind = Literal["float", "bool"]
-Number = float | bool
-
-FUNCTIONS: dict[str, int] = {
-    # float -> float
-    "copy": 1, "neg": 1, "abs": 1, "sign": 1, "sqrt": 1, "exp": 1, "expm1": 1, "log": 1, "log1p": 1, "sin": 1, "cos": 1,
-    "tanh": 1, "sigmoid": 1, "atan": 1, "erf": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1,
-    # float, float -> float; minimum and maximum give nan if either is nan
-    "add": 2, "sub": 2, "mul": 2, "div": 2, "minimum": 2, "maximum": 2, "pow": 2, "atan2": 2,
-    # a * b + c, rounded once
-    "fma": 3,
-    # float, float -> bool
-    "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
-    # bool -> bool; bool -> float; the choice
-    "logical_not": 1, "logical_and": 2, "logical_or": 2, "logical_xor": 2, "to_float": 1, "where": 3,
-}  # fmt: skip
-"""Every function of a :class:`Map` and its number of arguments; an emitter provides them all."""
+from numerate.loops.form.operations import Kind, Number
 
 
 @dataclass(eq=False)
@@ -116,7 +100,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Reduce:
     out: View
     function: Literal["sum", "prod", "max", "min", "and", "or"]
     args: tuple[Operand, ...]
@@ -135,13 +119,13 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Total:
+class BatchSum:
     out: View
     args: tuple[Operand, ...]
     """Each of the shape of ``out``."""
 
 
-Statement = Map | Fold | Scan | Total
+Statement = Map | Reduce | Scan | BatchSum
 
 
 def operands(statement: Statement) -> tuple[Operand, ...]:
@@ -180,13 +164,18 @@ class Program:
     outputs: dict[str, Operand]
 
 
+def statements_of(program: Program) -> list[Statement]:
+    """All statements in order."""
+    return [s for stage in program.stages for s in (*stage.member, *stage.batch)]
+
+
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a dense row-major layout."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def depending(statements: list[Statement], start: set[Buffer]) -> set[Buffer]:
-    """``start`` and all buffers into which something of it goes, by any of the statements that write there."""
+    """``start`` and all buffers that depend on it, through any statement that writes them."""
     found = set(start)
     while more := {s.out.buffer for s in statements if found.intersection(sources(s))} - found:
         found |= more
@@ -213,25 +202,25 @@ def arrange(statements: list[Statement]) -> list[Stage]:
         (stage.batch if _per_example(statement) else stage.member).append(statement)
     first = [stage.batch for stage in stages]
     for number, stage in enumerate(stages):
-        stage.batch = _again(stage.batch, [s for earlier in first[:number] for s in earlier]) + stage.batch
+        stage.batch = _repeated(stage.batch, [s for earlier in first[:number] for s in earlier]) + stage.batch
     return stages
 
 
 def _per_example(statement: Statement) -> bool:
-    return isinstance(statement, Total) or statement.out.buffer.batch
+    return isinstance(statement, BatchSum) or statement.out.buffer.batch
 
 
 def _stage_of(statement: Statement) -> int:
     level = statement.out.buffer.level
-    return (level - 1 if isinstance(statement, Total) else level) // 2
+    return (level - 1 if isinstance(statement, BatchSum) else level) // 2
 
 
-def _again(statements: list[Statement], earlier: list[Statement]) -> list[Statement]:
-    """Those of the ``earlier`` statements over the batch that a later pass must repeat, in order."""
+def _repeated(statements: list[Statement], earlier: list[Statement]) -> list[Statement]:
+    """The ``earlier`` per-example statements that a later pass over the batch must repeat, in order."""
     wanted = {id(buffer) for s in statements for buffer in sources(s)}
     repeated: list[Statement] = []
     for statement in reversed(earlier):
-        if not isinstance(statement, Total) and id(statement.out.buffer) in wanted and statement not in repeated:
+        if not isinstance(statement, BatchSum) and id(statement.out.buffer) in wanted and statement not in repeated:
             repeated.append(statement)
             wanted |= {id(buffer) for buffer in sources(statement)}
     return repeated[::-1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from numerate.loops.form.ir import Fold, Map, Number, Operand, Program, Scan, Statement, Total, View
+from numerate.loops.form.ir import Reduce, Map, Number, Operand, Program, Scan, Statement, BatchSum, View
 from numerate.loops.lowering.lowering import computed
 from numerate.loops.tracing.trace import NotLowered
 
@@ -71,15 +71,15 @@ class Scalars:
     # ------------------------------------------------------------ statements
 
     def execute(self, statement: Statement) -> None:
-        if isinstance(statement, Total):
+        if isinstance(statement, BatchSum):
             raise NotLowered("a residual that depends on other rows")
         for index in _indices(statement.out.shape):
             self.memory[statement.out.buffer, _place(statement.out, index)] = self.element(statement, index)
 
-    def element(self, statement: Map | Fold | Scan, index: tuple[int, ...]) -> Value:
+    def element(self, statement: Map | Reduce | Scan, index: tuple[int, ...]) -> Value:
         if isinstance(statement, Map):
             return self.call(statement.function, *(self.read(a, index) for a in statement.args))
-        if isinstance(statement, Fold):
+        if isinstance(statement, Reduce):
             inner = [(*index, *rest) for rest in _indices(statement.inner)]
             return self.joined(statement.function, [self.term(statement.args, i) for i in inner])
         ends = range(index[-1] + (not statement.exclusive))

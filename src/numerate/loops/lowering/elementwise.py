@@ -7,18 +7,12 @@ from typing import Any
 import torch
 
 from numerate.loops.form.ir import Number, View
+from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.lowering.lowering import Filled, Lowering, Product, Rules, Value, is_bool
 from numerate.loops.tracing.trace import NotLowered
+from numerate.torch_internals import operation_name
 
 ELEMENTWISE = Rules()
-
-# elementwise: ATen name -> function of the intermediate form
-_SAME = (
-    "neg", "abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "atan", "atan2",
-    "erf", "floor", "ceil", "round", "trunc", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
-    "logical_not", "logical_and", "logical_or", "logical_xor", "where",
-)  # fmt: skip
-_RENAMED = {f"bitwise_{name}": f"logical_{name}" for name in ("not", "and", "or", "xor")} | {"sgn": "sign"}
 
 
 def _elementwise(function: str) -> Callable[..., Value]:
@@ -28,8 +22,8 @@ def _elementwise(function: str) -> Callable[..., Value]:
     return rule
 
 
-for _aten, _function in {**{name: name for name in _SAME}, **_RENAMED}.items():
-    ELEMENTWISE[_aten] = _elementwise(_function)
+for _operation in OPERATIONS.values():
+    ELEMENTWISE(*_operation.aten)(_elementwise(_operation.name))
 
 
 @ELEMENTWISE("add")
@@ -50,12 +44,7 @@ def _rsub(self: Lowering, a: Value, b: Value | Number, alpha: Number = 1) -> Val
 @ELEMENTWISE("mul")
 def _mul(self: Lowering, a: Value, b: Value | Number) -> Value | Product:
     (*users,) = self.node.users
-    if (
-        isinstance(a, View)
-        and isinstance(b, View)
-        and len(users) == 1
-        and getattr(users[0].target, "_opname", "") == "sum"
-    ):
+    if isinstance(a, View) and isinstance(b, View) and len(users) == 1 and operation_name(users[0].target) == "sum":
         return Product((self.as_float(a), self.as_float(b)), self.here)
     return self.map("mul", a, b)
 

@@ -1,7 +1,7 @@
-"""What lowering a graph consists of: values, and the statements that compute them.
+"""The machinery of lowering: values, and the statements that compute them.
 
-Tensors filled with one number stay numbers, nothing is computed twice, and what is known now is computed now rather
-than in the loop. The operations themselves are in :mod:`numerate.loops.lowering.lower`.
+Tensors filled with one number stay numbers, common subexpressions are computed once, and constants are folded. The
+operations themselves are in :mod:`numerate.loops.lowering.lower`.
 """
 
 import math
@@ -17,20 +17,22 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from numerate.loops.form.ir import (
+    BatchSum,
     Buffer,
-    Fold,
     Kind,
     Map,
     Number,
     Operand,
     Program,
+    Reduce,
     Statement,
-    Total,
     View,
     arrange,
     needed,
 )
+from numerate.loops.form.operations import OPERATIONS
 from numerate.loops.tracing.trace import NotLowered, Traced
+from numerate.torch_internals import operation_name
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,7 @@ Value = View | Filled
 
 
 _COUNTING = ("sum", "where", "add", "sub", "mul")
-"""Operations whose whole numbers (counts of truth values) are exact in float32."""
-
-
-_OF_TRUTH = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
-"""Operations on numbers that torch has for truth values, too; there they give truth values."""
+"""Operations whose integer results (counts of Booleans) are exact in float32."""
 
 
 class Rules(dict[str, Callable[..., Any]]):
@@ -77,7 +75,7 @@ def axis_of(axis: int, ndim: int) -> int:
 
 
 class Lowering:
-    """What is known while the nodes are visited one after the other."""
+    """The state of lowering while the nodes are visited one after another."""
 
     def __init__(self, traced: Traced, rules: Mapping[str, Callable[..., Any]]) -> None:
         self.traced, self.rules = traced, rules
@@ -98,7 +96,7 @@ class Lowering:
                 self.values[node] = self.call(node)
         outputs = {name: self.output(self.values[node]) for name, node in self.traced.outputs.items()}
         found = needed([s for s in self.statements if 0 not in s.out.shape], outputs)
-        if any(isinstance(s, Fold) and 0 in s.inner for s in found):
+        if any(isinstance(s, Reduce) and 0 in s.inner for s in found):
             raise NotLowered("a sum or product of no elements")
         return Program(inputs, arrange(found), outputs)
 
@@ -112,7 +110,7 @@ class Lowering:
         return view
 
     def identifier(self, name: str) -> str:
-        """``name`` as emitted code can have it; another one for another input, and none with a place at its end."""
+        """``name`` as a unique identifier that does not end like an element of an array (``_3``)."""
         readable = re.sub(r"\W", "_", name, flags=re.ASCII)
         taken = {view.buffer.name for view in self.values.values()}
         return f"{readable}_n{len(taken)}" if readable in taken or re.search(r"_n?\d+$", readable) else readable
@@ -123,7 +121,7 @@ class Lowering:
     def call(self, node: Node) -> Any:
         if node.target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]  # type: ignore[index]
-        name = getattr(node.target, "_opname", str(node.target))
+        name = operation_name(node.target)
         arguments: Any = map_arg(node.args, self.values.__getitem__)
         options: Any = map_arg(node.kwargs, self.values.__getitem__)
         if name == "arange" or any(isinstance(a, Tensor) for a in arguments if not _in_loop(arguments)):
@@ -148,7 +146,7 @@ class Lowering:
         return value
 
     def constant(self, tensor: Tensor) -> Value | Tensor:
-        """A tensor of the module that is not a parameter; whole numbers can serve as an index only."""
+        """A tensor of the module that is not a parameter; integers can only serve as an index."""
         if not tensor.dtype.is_floating_point and tensor.dtype != torch.bool:
             return tensor
         shape, numbers = tuple(tensor.shape), tensor.flatten().tolist()
@@ -195,11 +193,11 @@ class Lowering:
         return View.whole(Buffer(self.name(), math.prod(shape), kind, level + total), shape)
 
     def map(self, function: str, *values: Value | Number, shape: tuple[int, ...] | None = None) -> Value:
-        """Elementwise ``function``; nothing is computed twice, and nothing that is known already."""
+        """Elementwise ``function``, with common subexpressions shared and constants folded."""
         shape = self.here if shape is None else shape
         values = tuple(map(self.as_value, values))
-        if function in _OF_TRUTH and all(map(is_bool, values)):
-            function = _OF_TRUTH[function]
+        if all(map(is_bool, values)):
+            function = OPERATIONS[function].of_bools or function
         args = tuple(operand_of(value, shape) for value in self.promoted(function, values))
         known = _simplified(function, args, self.dtype)
         if isinstance(known, View):
@@ -213,10 +211,11 @@ class Lowering:
         return self.computed[key]
 
     def promoted(self, function: str, values: Sequence[Value | Number]) -> list[Value | Number]:
-        """Truth values count as 0 and 1 in arithmetic; numbers count as true in logic unless they are 0."""
-        if function in ("copy", "to_float"):
+        """Booleans are 0 and 1 in arithmetic; numbers are true in logic unless they are 0."""
+        takes = OPERATIONS[function].operands
+        if takes == "any" and function != "where":
             return list(values)
-        if function.startswith("logical"):
+        if takes == "bool":
             return [value if is_bool(value) else self.map("ne", value, 0.0) for value in values]
         free, rest = (values[:1], values[1:]) if function == "where" else ((), values)
         if function == "where" and all(map(is_bool, rest)):
@@ -224,7 +223,7 @@ class Lowering:
         return [*free, *(self.as_float(value) for value in rest)]
 
     def as_value(self, value: Any) -> Any:
-        """Whole numbers that are known, as the numbers they stand for."""
+        """Integers that are known, as the numbers they stand for."""
         return self.constant(value.to(self.dtype)) if isinstance(value, Tensor) else value
 
     def as_float(self, value: Any) -> Any:
@@ -248,7 +247,7 @@ class Lowering:
             for factor in (value.factors if isinstance(value, Product) else (value,))
         )
         out = self.new(outer, "bool" if function in ("and", "or") else "float", args)
-        self.statements.append(Fold(out, function, args, inner))
+        self.statements.append(Reduce(out, function, args, inner))
         return out.reshaped(tuple(1 if axis in axes else size for axis, size in enumerate(value.shape)))
 
     def total(self, value: Value | Product) -> View:
@@ -256,7 +255,7 @@ class Lowering:
         factors = value.factors if isinstance(value, Product) else (value,)
         args = tuple(operand_of(factor, value.shape) for factor in factors)
         out = self.new(value.shape, "float", args, total=True)
-        self.statements.append(Total(out, args))
+        self.statements.append(BatchSum(out, args))
         return out
 
     def materialised(self, value: Value) -> View:
@@ -301,14 +300,11 @@ def is_bool(value: Value | Number) -> bool:
 
 
 def kind_of(function: str, args: Sequence[Operand]) -> Kind:
-    if function in ("lt", "le", "gt", "ge", "eq", "ne") or function.startswith("logical"):
-        return "bool"
-    if function in ("copy", "where"):
-        kinds = {
-            a.buffer.kind if isinstance(a, View) else "bool" if isinstance(a, bool) else "float" for a in args[-2:]
-        }
-        return "bool" if kinds == {"bool"} else "float"
-    return "float"
+    result = OPERATIONS[function].result
+    if result is not None:
+        return result
+    kinds = {a.buffer.kind if isinstance(a, View) else "bool" if isinstance(a, bool) else "float" for a in args[-2:]}
+    return "bool" if kinds == {"bool"} else "float"
 
 
 def _simplified(function: str, args: tuple[Operand, ...], dtype: torch.dtype) -> Operand | None:
@@ -325,12 +321,8 @@ def _simplified(function: str, args: tuple[Operand, ...], dtype: torch.dtype) ->
 
 def computed(function: str, args: Sequence[Any], dtype: torch.dtype) -> Number:
     """``function`` of numbers, rounded to ``dtype``."""
-    special: dict[str, Callable[..., Tensor]] = {
-        "copy": lambda a: a, "to_float": lambda a: a.to(dtype), "fma": lambda a, b, c: a * b + c
-    }  # fmt: skip
-    found = special.get(function) or getattr(torch, function)
     tensors = [torch.tensor(a, dtype=torch.bool if isinstance(a, bool) else dtype) for a in args]
-    return found(*tensors).item()
+    return OPERATIONS[function](*tensors).item()
 
 
 def with_shape(value: Value, shape: tuple[int, ...]) -> Value:

@@ -1,4 +1,4 @@
-"""Operations that make one number of many: sums, scans, moments and matrix products."""
+"""Operations that reduce: sums, scans, moments and matrix products."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Operations that move numbers without changing them: views, which make no statement, and putting together."""
+"""Operations that move numbers without changing them: views, which need no statement, and concatenation."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""From program to program: what is decided before anything is printed."""
+"""From program to program, and decisions about loops, addresses and placement."""

@@ -1,35 +1,32 @@
-"""Share out a member's statements among the threads that work on it.
+"""Distribute a member's statements among the threads that work on it.
 
-Small statements are written out and run by every thread, so that all have the result at hand. Large ones are spread:
-one element after the other goes to the next thread. Spread statements over the same elements share one loop, so that an
-intermediate value which nothing else needs stays in a register.
+Small statements are unrolled and replicated: every thread computes them, so that all have the result. The elements of
+large ones are dealt out to the threads in turn. Distributed statements over the same elements share one loop, so that
+intermediate values that nothing else needs stay in registers.
 """
 
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from numerate.loops.form.ir import Buffer, Fold, Map, Scan, Stage, Statement, View, operands, sources
-
-EVERY = 16
-"""Statements of up to so many elements are run by every thread."""
+from numerate.loops.form.ir import Buffer, Map, Reduce, Scan, Stage, Statement, View, operands, sources
 
 
 @dataclass
 class Group:
-    """Statements that belong together.
+    """Statements that are run together.
 
-    ``every``: run by each thread; ``spread``: one loop over the elements, shared out; ``joined``: one fold whose terms
-    are shared out, and the parts put together.
+    ``replicated``: by each thread; ``distributed``: one loop over the elements, dealt out to the threads; ``reduced``:
+    one reduction whose terms are dealt out, and the partial results joined.
     """
 
-    kind: Literal["every", "spread", "joined"]
+    kind: Literal["replicated", "distributed", "reduced"]
     sizes: tuple[int, ...] = ()
     statements: list[Statement] = field(default_factory=list)
 
 
 def sizes(view: View) -> tuple[int, ...]:
-    """The dimensions of a view that are not 1."""
+    """The sizes of a view that are not 1."""
     return tuple(size for size in view.shape if size > 1)
 
 
@@ -58,20 +55,20 @@ def latest(stages: list[Stage]) -> list[list[Statement]]:
     return result
 
 
-def share_out(statements: list[Statement]) -> list[Group]:
+def distribute(statements: list[Statement], most_replicated: int) -> list[Group]:
     """Put every statement into the earliest group of its kind that comes after all that it depends on."""
-    groups = [Group("every")]
+    groups = [Group("replicated")]
     writers: dict[Buffer, list[tuple[int, Statement]]] = {}
     for statement in statements:
-        kind, dimensions = _kind(statement), sizes(statement.out)
+        kind, dimensions = _kind(statement, most_replicated), sizes(statement.out)
         earliest = 0
         for buffer in [*sources(statement), statement.out.buffer]:
             for number, writer in writers.get(buffer, []):
                 earliest = max(earliest, number if _may_share(groups[number], kind, statement, writer) else number + 1)
         fitting = (n for n in range(earliest, len(groups)) if (groups[n].kind, groups[n].sizes) == (kind, dimensions))
-        if kind == "every":
-            fitting = (n for n in range(earliest, len(groups)) if groups[n].kind == "every")
-        chosen = None if kind == "joined" else next(fitting, None)
+        if kind == "replicated":
+            fitting = (n for n in range(earliest, len(groups)) if groups[n].kind == "replicated")
+        chosen = None if kind == "reduced" else next(fitting, None)
         if chosen is None:
             chosen = len(groups)
             groups.append(Group(kind, dimensions))
@@ -80,20 +77,20 @@ def share_out(statements: list[Statement]) -> list[Group]:
     return [group for group in groups if group.statements]
 
 
-def _kind(statement: Statement) -> Literal["every", "spread", "joined"]:
+def _kind(statement: Statement, most: int) -> Literal["replicated", "distributed", "reduced"]:
     elements = prod(statement.out.shape)
-    if isinstance(statement, Scan) or (isinstance(statement, Map) and elements <= EVERY):
-        return "every"
-    if isinstance(statement, Fold) and elements <= EVERY:
-        return "every" if elements * prod(statement.inner) <= 4 * EVERY else "joined"
-    return "spread"
+    if isinstance(statement, Scan) or (isinstance(statement, Map) and elements <= most):
+        return "replicated"
+    if isinstance(statement, Reduce) and elements <= most:
+        return "replicated" if elements * prod(statement.inner) <= 4 * most else "reduced"
+    return "distributed"
 
 
 def _may_share(group: Group, kind: str, reader: Statement, writer: Statement) -> bool:
     """Whether ``reader`` can stand behind ``writer`` in one group."""
-    if group.kind != kind or kind == "joined":
+    if group.kind != kind or kind == "reduced":
         return False
-    if kind == "every":
+    if kind == "replicated":
         return True
     views = [a for a in operands(reader) if isinstance(a, View) and a.buffer is writer.out.buffer]
     return (

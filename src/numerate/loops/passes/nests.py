@@ -1,39 +1,45 @@
 """Group the statements of a region into loop nests.
 
-Small dimensions are written out, large ones become loops. Statements that run over the same loops share one nest, so
-that an intermediate value which nothing else needs stays in a register.
+Small axes are unrolled, large ones become loops. Statements over the same loops share one nest, so that intermediate
+values that nothing else needs stay in registers.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
-from numerate.loops.form.ir import Buffer, Fold, Map, Operand, Scan, Statement, Total, View, operands, sources
+from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Reduce, Scan, Statement, View, operands, sources
+from numerate.loops.form.operations import is_cheap
 
-UNROLLED = 16
-"""Dimensions up to this size are written out, ..."""
-COPIES = 40
-"""... as long as a statement is not written more often than this, ..."""
-COSTLY = 8
-"""... or a function of many instructions more often than this."""
-CHEAP = {
-    "copy", "neg", "abs", "sign", "add", "sub", "mul", "div", "fma", "minimum", "maximum", "sqrt", "where", "to_float",
-    "lt", "le", "gt", "ge", "eq", "ne", "logical_not", "logical_and", "logical_or", "logical_xor",
-}  # fmt: skip
 TILE = 4
-"""A looped dimension is cut into tiles of this size, which are written out, where it can be divided."""
+"""Random numbers come in fours: a looped axis is cut into tiles of this size, which are unrolled, where it divides."""
+
+
+@dataclass(frozen=True)
+class Unrolling:
+    """How much is unrolled rather than looped over.
+
+    Args:
+        axis: axes up to this size are unrolled, ...
+        statement: ... as long as a statement is not written more often than this, ...
+        expensive: ... or one with an expensive operation more often than this.
+    """
+
+    axis: int
+    statement: int
+    expensive: int
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A statement each of whose axes (of the output, then of what is folded) is a loop of its nest or written out."""
+    """A statement each of whose axes (of the output, then of the reduction) is a loop of its nest or unrolled."""
 
     statement: Statement
     sizes: tuple[int, ...]
     loops: tuple[int | None, ...]
     """For each axis the number of the nest's loop that runs over it, or None."""
     outer: int
-    """The first so many axes belong to the output; the others are folded."""
+    """The first so many axes belong to the output; the others are reduced."""
     scanned: int = 0
     """Of a scan, the last so many axes are the one that runs."""
 
@@ -43,20 +49,20 @@ class Placed:
         return tuple(size for size, loop in zip(self.sizes, self.loops) if loop is not None)
 
     @property
-    def late(self) -> bool:
+    def completes_after_loops(self) -> bool:
         """Whether the result is complete only after the nest's loops."""
-        return isinstance(self.statement, Total) or any(loop is not None for loop in self.loops[self.outer :])
+        return isinstance(self.statement, BatchSum) or any(loop is not None for loop in self.loops[self.outer :])
 
     @property
-    def runs(self) -> bool:
-        """Whether a fold or scan goes over loops, so that it needs a variable that lives longer than an iteration."""
+    def accumulates(self) -> bool:
+        """Whether a reduction or scan runs over loops, so that its variable outlives an iteration."""
         if isinstance(self.statement, Scan):
             return any(loop is not None for loop in self.loops[self.outer - self.scanned :])
-        return isinstance(self.statement, Fold) and self.late
+        return isinstance(self.statement, Reduce) and self.completes_after_loops
 
     @property
     def start(self) -> int:
-        """How many of the nest's loops are outside of what runs."""
+        """How many of the nest's loops are outside of the running sum or product."""
         return sum(loop is not None for loop in self.loops[: self.outer - self.scanned])
 
     def running(self, index: tuple[int, ...]) -> tuple[int, ...]:
@@ -65,10 +71,10 @@ class Placed:
 
     def starts(self) -> Iterator[tuple[int, ...]]:
         """Where running sums and products begin."""
-        return (self.running(index) for index in self.written_out(self.outer - self.scanned))
+        return (self.running(index) for index in self.unrolled(self.outer - self.scanned))
 
-    def written_out(self, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
-        """All places on the axes first, ..., last - 1 that are written out; loops count from 0 by themselves."""
+    def unrolled(self, last: int | None = None, *, first: int = 0) -> Iterator[tuple[int, ...]]:
+        """All places on the unrolled axes among first, ..., last - 1; on loops the place is 0."""
         axes = list(zip(self.sizes, self.loops))[first:last]
         return product(*(range(size) if loop is None else (0,) for size, loop in axes))
 
@@ -95,10 +101,10 @@ def places(view: View, placed: Placed) -> set[int]:
     return {view.offset + sum(i * stride for i, stride in zip(index, view.strides)) for index in product(*spans)}
 
 
-def arrange_loops(statements: list[Statement], copies: int = COPIES) -> list[Nest]:
+def arrange_loops(statements: list[Statement], unrolling: Unrolling) -> list[Nest]:
     """Put every statement into the earliest nest with its loops that comes after all that it depends on.
 
-    What a scan leads to may run backwards, if so it can stand in the scan's nest. ``copies``: in place of ``COPIES``.
+    What a scan leads to may run backwards, if so it can stand in the scan's nest.
     """
     nests: list[Nest] = []
     writers: dict[Buffer, list[tuple[int, Placed]]] = {}
@@ -119,11 +125,11 @@ def arrange_loops(statements: list[Statement], copies: int = COPIES) -> list[Nes
 
     for statement in statements:
         latest = max((number for number, _ in before(statement)), default=0)
-        placed = _place(statement, copies)
+        placed = _place(statement, unrolling)
         if isinstance(statement, Scan):
             scanned.add(statement.out.buffer)
         elif scanned.intersection(sources(statement)) and earliest(placed) > latest:
-            ways = (_place(way, copies) for way in _backwards(statement))
+            ways = (_place(way, unrolling) for way in _backwards(statement, unrolling.axis))
             turned = next((way for way in ways if earliest(way) <= latest), None)
             if turned:
                 placed = turned
@@ -138,11 +144,11 @@ def arrange_loops(statements: list[Statement], copies: int = COPIES) -> list[Nes
     return nests
 
 
-def _backwards(statement: Statement) -> Iterator[Statement]:
-    """The same map with one axis run from its end."""
+def _backwards(statement: Statement, longest: int) -> Iterator[Statement]:
+    """The same map with one axis that is longer than ``longest`` run from its end."""
     if isinstance(statement, Map):
         for axis, size in enumerate(statement.out.shape):
-            if size > UNROLLED:
+            if size > longest:
                 args = (a.backwards(axis) if isinstance(a, View) else a for a in statement.args)
                 yield Map(statement.out.backwards(axis), statement.function, tuple(args))
 
@@ -152,21 +158,22 @@ def _follows(reader: Placed, writer: Placed) -> bool:
     out = writer.statement.out
     if not any(loop is not None for loop in writer.loops):
         return True
-    if writer.late or reader.statement.out.buffer is out.buffer:
+    if writer.completes_after_loops or reader.statement.out.buffer is out.buffer:
         return False
     written, moves = places(out, writer), loop_strides(out, writer)
     views = [a for a in operands(reader.statement) if isinstance(a, View) and a.buffer is out.buffer]
     return all(loop_strides(view, reader) == moves and places(view, reader) <= written for view in views)
 
 
-def _place(statement: Statement, most: int) -> Placed:
+def _place(statement: Statement, unrolling: Unrolling) -> Placed:
     """Decide which axes are loops; axes of size 1 vanish, and large ones are cut into tiles."""
-    inner = statement.inner if isinstance(statement, Fold) else ()
+    inner = statement.inner if isinstance(statement, Reduce) else ()
     domain = (*statement.out.shape, *inner)
     pieces: list[list[tuple[int, bool]]] = []  # for each axis its parts from outside: (size, looped)
-    copies, limit = 1, COSTLY if isinstance(statement, Map) and statement.function not in CHEAP else most
+    expensive = isinstance(statement, Map) and not is_cheap(statement.function)
+    copies, limit = 1, unrolling.expensive if expensive else unrolling.statement
     for size in reversed(domain):
-        if size <= UNROLLED and copies * size <= limit:
+        if size <= unrolling.axis and copies * size <= limit:
             parts = [(size, False)] if size > 1 else []
             copies *= size
         elif size % TILE == 0 and copies * TILE <= limit:
@@ -203,11 +210,11 @@ def _cut(statement: Statement, pieces: list[list[tuple[int, bool]]]) -> Statemen
     assert isinstance(out, View)
     if isinstance(statement, Map):
         return Map(out, statement.function, tuple(cut(a, outer) for a in statement.args))
-    if isinstance(statement, Total):
-        return Total(out, tuple(cut(a, outer) for a in statement.args))
+    if isinstance(statement, BatchSum):
+        return BatchSum(out, tuple(cut(a, outer) for a in statement.args))
     if isinstance(statement, Scan):
         arg = cut(statement.arg, outer)
         assert isinstance(arg, View)
         return Scan(out, statement.function, arg, statement.exclusive)
     inner = tuple(size for parts in pieces[len(statement.out.shape) :] for size, _ in parts)
-    return Fold(out, statement.function, tuple(cut(a, pieces) for a in statement.args), inner)
+    return Reduce(out, statement.function, tuple(cut(a, pieces) for a in statement.args), inner)

@@ -1,30 +1,28 @@
-"""Compute a value again where that is cheaper than to keep it.
+"""Recompute a value where that is cheaper than keeping it.
 
-A scan from the end of an array needs all of it at once, though it was computed element by element. Where the array
-comes from a few cheap operations on what is in memory anyway, the scan's own loop can do these again.
+A scan from the end of an array needs all of the array, though it was computed element by element. Where the array comes
+from a few cheap operations on values that are in memory anyway, the scan's own loop repeats these.
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from numerate.loops.form.ir import Buffer, Map, Operand, Scan, Statement, View, contiguous, sources
-from numerate.loops.passes.nests import CHEAP
-
-DEPTH = 3
-"""Operations that are done again, one upon the other, at most."""
+from numerate.loops.form.operations import is_cheap
 
 
-def compute_again(statements: Sequence[Statement], kept: Set[Buffer]) -> list[Statement]:
-    """The statements of an example, with those repeated whose results only scans from the end would need in memory.
+def rematerialise(statements: Sequence[Statement], kept: Set[Buffer], depth: int) -> list[Statement]:
+    """The statements of an example; those whose results only scans from the end would need in memory are repeated.
 
-    ``kept``: values of an example that lie in memory in any case.
+    ``kept``: values of an example that lie in memory in any case; ``depth``: operations computed again, one upon the
+    other, at most.
     """
     writers: dict[Buffer, list[Statement]] = {}
     found: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Scan) and any(stride < 0 for stride in statement.arg.strides):
-            again = _Again(writers, kept, statement.out.buffer.name)
-            if (arg := again.view(statement.arg, DEPTH)) is not None and arg is not statement.arg:
+            again = _Rematerialiser(writers, kept, statement.out.buffer.name)
+            if (arg := again.view(statement.arg, depth)) is not None and arg is not statement.arg:
                 found += again.statements
                 statement = replace(statement, arg=arg)
         found.append(statement)
@@ -32,8 +30,8 @@ def compute_again(statements: Sequence[Statement], kept: Set[Buffer]) -> list[St
     return found
 
 
-class _Again:
-    """Repeats the statements behind a view."""
+class _Rematerialiser:
+    """Repeats the statements that compute a view."""
 
     def __init__(self, writers: dict[Buffer, list[Statement]], kept: Set[Buffer], purpose: str) -> None:
         self.writers, self.kept, self.purpose = writers, kept, purpose
@@ -42,13 +40,13 @@ class _Again:
     def view(self, view: View, depth: int) -> View | None:
         """A view of a new array that is computed in the order of ``view``, or of the old one if it need not be kept.
 
-        None: it cannot be had.
+        None if that is not possible.
         """
         buffer = view.buffer
         if not buffer.batch or buffer in self.kept or not any(view.strides):
             return view
         writer = self.writers[buffer][0] if len(self.writers.get(buffer, [])) == 1 else None
-        if depth == 0 or not isinstance(writer, Map) or writer.function not in CHEAP:
+        if depth == 0 or not isinstance(writer, Map) or not is_cheap(writer.function):
             return None
         if not any(b.batch for b in sources(writer)) or (turned := _turned(writer, view)) is None:
             return None

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functionalize, grad, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from numerate.loops.step import (
     Members,
@@ -29,6 +27,7 @@ from numerate.loops.step import (
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import TRACING
 from numerate.streams import Domain, uniform
+from numerate.torch_internals import make_fx, tree_flatten, tree_unflatten
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
 _STEPS = 64  # random numbers are drawn for this many steps at once
@@ -51,21 +50,21 @@ class Stacked:
         self._advance: Callable[..., Any] | None = None
         self._loss = vmap(self._evaluate_one, in_dims=(0, 0, None))
 
-    def train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
         with one_thread():
-            self._train(state, members, weights, steps)
+            self._train(state, members, penalty_scales, steps)
 
-    def _train(self, state: State, members: Members, weights: Tensor, steps: int) -> None:
+    def _train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps, self.device)
         for index in _blocks(len(members), self.block, members.seeds.device):
             part, who = _to(state.take(index), self.device, self.step), members.take(index).to(self.device)
             who.constants = {name: who.constants[name] for name in self.step.constants}
-            self._train_block(part, who, weights[:, :, index].to(self.device), correction)
+            self._train_block(part, who, penalty_scales[:, :, index].to(self.device), correction)
             kept = index[: _unpadded(index, len(members))]
             for group, values in (
                 (state.parameters, part.parameters),
-                (state.first, part.first),
-                (state.second, part.second),
+                (state.exp_avg, part.exp_avg),
+                (state.exp_avg_sq, part.exp_avg_sq),
             ):
                 for name, value in values.items():
                     group[name][kept] = value[: len(kept)].to(group[name].device)
@@ -96,19 +95,19 @@ class Stacked:
         return self.step.error(self.step.predict(parameters, x), y).mean()
 
     @torch.no_grad()
-    def _train_block(self, state: State, members: Members, weights: Tensor, correction: Tensor) -> None:
+    def _train_block(self, state: State, members: Members, penalty_scales: Tensor, correction: Tensor) -> None:
         steps = len(correction)
-        carried = (state.parameters, state.first, state.second, state.diverged)
+        carried = (state.parameters, state.exp_avg, state.exp_avg_sq, state.diverged)
         for first in range(0, steps, _STEPS):
             count = min(_STEPS, steps - first)
             uniforms, noise = _drawn(self.step, members.seeds, state.step + first, count)
             for i in range(count):
                 t = first + i
                 now = torch.full((), state.step + t, dtype=torch.int64, device=self.device)
-                fixed = (members.constants, members.rate, members.clip, weights[:, t].T, correction[t], now)
+                fixed = (members.constants, members.rate, members.clip, penalty_scales[:, t].T, correction[t], now)
                 arguments = (*carried, uniforms[i], None if noise is None else noise[i], *fixed)
                 carried = self._compiled_advance(arguments)(*arguments)
-        state.parameters, state.first, state.second, state.diverged = carried
+        state.parameters, state.exp_avg, state.exp_avg_sq, state.diverged = carried
 
     def _compiled_advance(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         if self._advance is None:
@@ -147,28 +146,28 @@ class Stacked:
     def _advance_one(
         self,
         parameters: Tensors,
-        first: Tensors,
-        second: Tensors,
+        exp_avg: Tensors,
+        exp_avg_sq: Tensors,
         diverged: Tensor,
         uniforms: Tensor,
         noise: Tensor | None,
         constants: Tensors,
         rate: Tensor,
         clip: Tensor | None,
-        weights: Tensor,
+        penalty_scales: Tensor,
         correction: Tensor,
         now: Tensor,
     ) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         x, y = self.step.examples(uniforms, constants)
-        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, weights))(parameters)
+        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, penalty_scales))(parameters)
         gradients = clipped(self.step, gradients, clip)
-        new, first, second = adam(self.step, parameters, first, second, gradients, rate, correction)
+        new, exp_avg, exp_avg_sq = adam(self.step, parameters, exp_avg, exp_avg_sq, gradients, rate, correction)
         finite = torch.stack([v.isfinite().all() for v in new.values()]).all()
-        return new, first, second, torch.where((diverged < 0) & ~finite, now, diverged)
+        return new, exp_avg, exp_avg_sq, torch.where((diverged < 0) & ~finite, now, diverged)
 
 
 def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, Tensor | None]:
-    """Numbers of ``count`` steps, (count, S, batch, draws) and (count, S, batch, noise); native where it can be."""
+    """Numbers of ``count`` steps, (count, S, batch, draws) and (count, S, batch, noise); drawn natively if possible."""
 
     def table(domain: Domain, width: int) -> Tensor:
         size = step.batch * width
@@ -183,7 +182,7 @@ def _drawn(step: Step, seeds: Tensor, start: int, count: int) -> tuple[Tensor, T
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch's own operations on one core: they are too small to share, and the order of every sum stays fixed."""
+    """Run torch's own operations on one core: they are too small to share out, and sums keep a fixed order."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -209,4 +208,4 @@ def _to(state: State, device: torch.device, step: Step) -> State:
         return {name: group[name].to(device) for name in step.parameters}
 
     diverged = state.diverged.to(device)
-    return State(moved(state.parameters), moved(state.first), moved(state.second), diverged, state.step)
+    return State(moved(state.parameters), moved(state.exp_avg), moved(state.exp_avg_sq), diverged, state.step)

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numerate.loops.kernel.form import ScanUnits
+from numerate.loops.kernel.values import Role, RowArray
+from numerate.loops.printers.rows import CudaRowPrinter
 from numerate.loops.timeloops.cuda_timeloop import (
     STORAGE,
     THREADS,
@@ -19,12 +22,12 @@ from numerate.loops.timeloops.cuda_timeloop import (
     stacked,
 )
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rowcode import BlockCode
+from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
 
-PLACES = {
+PLACES: dict[Role, dict[str, str]] = {
     "state": {"forward": "state + ({k} * batch + r) * HIDDEN", "backward": "old + {k} * HIDDEN"},
     "new": {"forward": "fresh + {k} * HIDDEN", "backward": "fresh + {k} * HIDDEN"},
     "extra": {"forward": "extra + {k} * HIDDEN", "backward": "extra + {k} * HIDDEN"},
@@ -37,22 +40,27 @@ PLACES = {
 
 def emit(program: Pointwise, storage: str, direction: str) -> tuple[str, int]:
     """The CUDA source of one direction, and the bytes of shared memory that a block needs."""
-    code = BlockCode(program, program.forward if direction == "forward" else program.backward)
+    row = schedule_row(program, program.forward if direction == "forward" else program.backward)
+    for node in row.body:
+        if isinstance(node, ScanUnits) and (node.reduction != "sum" or node.exclusive or len(node.axes) != 1):
+            before = " of what comes before" if node.exclusive else ""
+            raise NotLowered(f"a running {node.reduction}{before} over {len(node.axes)} axes on a GPU")
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "COLUMNS": sizes.columns, "STATES": sizes.states, "SAVED": program.saved,
-        "OWN": program.own, "SCRATCH": code.scratch,
+        "OWN": program.own, "SCRATCH": row.scratch,
     }  # fmt: skip
-    lines = list(code.lines)
-    for array in sorted(code.arrays(), reverse=True):
-        stem = array.rstrip("0123456789")
-        if stem != array:
-            place = PLACES[stem][direction].format(k=array.removeprefix(stem))
-            kind = "const float" if stem in ("state", "extra", "grad") else "float"
-            lines.insert(0, f"{kind} *const {array} = {place};")
+    lines = [_pointer(array, direction) for array in row.numbered()]
+    lines += [line for statement in row.body for line in CudaRowPrinter(sizes.hidden).statement(statement)]
     kernel = device_file("rowloop.cuh").replace("  BODY\n", "".join(f"  {line}\n" for line in lines))
     states = sizes.states * (1 if direction == "forward" else 3)
-    return kernel_source(storage, direction, constants, kernel), 4 * (code.scratch + THREADS + states * sizes.hidden)
+    return kernel_source(storage, direction, constants, kernel), 4 * (row.scratch + THREADS + states * sizes.hidden)
+
+
+def _pointer(array: RowArray, direction: str) -> str:
+    """Declare ``state1`` and its like."""
+    kind = "const float" if array.role in ("state", "extra", "grad") else "float"
+    return f"{kind} *const {array.name} = {PLACES[array.role][direction].format(k=array.number)};"
 
 
 class CudaRowLoop:
@@ -93,7 +101,7 @@ class CudaRowLoop:
         extra, kernel, right = stacked(extras, final), self.kernel("forward"), weight.mT
         past = history if keep and self.sizes.states > 1 else 0
         for t in order(walk):
-            alive, start = walk.sizes[t], walk.starts[t]
+            alive, start = walk.batch_sizes[t], walk.starts[t]
             torch.mm(recurrent[:alive], right, out=gh[:alive])
             kept = start if keep else 0
             kernel.launch(alive, gx, gh, extra, final, recurrent, out, past, saved, start, kept, rows, batch)
@@ -115,8 +123,8 @@ class CudaRowLoop:
         extra, kernel, above = stacked(extras, initial), self.kernel("backward"), 0 if dout is None else dout
         steps = order(walk)
         for t, earlier in zip(reversed(steps), [*reversed(steps[:-1]), None]):
-            alive, start = walk.sizes[t], walk.starts[t]
-            before, known = (0, 0) if earlier is None else (walk.starts[earlier], walk.sizes[earlier])
+            alive, start = walk.batch_sizes[t], walk.starts[t]
+            before, known = (0, 0) if earlier is None else (walk.starts[earlier], walk.batch_sizes[earlier])
             kernel.launch(
                 alive, extra, initial, out, rest, saved, above, pulled, dstate, dgx, dgh, dextra,
                 start, before, known, len(out), batch,
@@ -133,5 +141,5 @@ class CudaRowLoop:
 
 def order(walk: Walk) -> list[int]:
     """The steps as they are walked."""
-    steps = range(len(walk.sizes))
+    steps = range(len(walk.batch_sizes))
     return list(reversed(steps) if walk.reverse else steps)

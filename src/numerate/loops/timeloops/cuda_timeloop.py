@@ -14,22 +14,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rowcode import UnitCode
+from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
+from numerate.loops.timeloops.tuning import SUMS, THREADS, WARPS, WEIGHTS
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
+from numerate.torch_internals import cudnn_rnn_precision
 
-THREADS, WARPS = 256, 8
-WEIGHTS = 144
-"""Numbers of the weight that a thread can keep in registers."""
-SUMS = 64
-"""Running sums that it can keep beside them."""
-STORAGE = {torch.float32: "float", torch.bfloat16: "Brief", torch.float16: "Half"}
+STORAGE = {torch.float32: "float", torch.bfloat16: "BFloat16", torch.float16: "Half"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class GridPlan:
     """How the work is cut: ``parts`` of ``units``, ``groups`` of ``rows_each`` rows in ``passes`` of ``rows``."""
 
     units: int
@@ -103,10 +101,10 @@ def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
     return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
-def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
+def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[GridPlan]:
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
-    found: list[Plan] = []
+    found: list[GridPlan] = []
     for units, parts in cuts(hidden, processors):
         groups = min(batch, processors // parts)
         rows_each = ceil(batch / groups)
@@ -115,7 +113,7 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[Plan]:
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
         rows = rows_of_pass(ceil(rows_each / passes), parts)
         depths = ceil(hidden / WARPS), ceil(parts * blocks * units / (WARPS * slices(units)))
-        plan = Plan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
+        plan = GridPlan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
         fits = plan.weights <= WEIGHTS and passes * ceil(rows / plan.slots) <= 4
         if fits and max(plan.shared(False), plan.shared(True)) <= memory:
             found.append(plan)
@@ -135,29 +133,30 @@ def cuda_source(storage: str, direction: str, constants: Mapping[str, float], ke
     return kernel_source(storage, direction, constants, device_file("grid.cuh"), unit, kernel)
 
 
-def emit(program: Pointwise, plan: Plan, storage: str, direction: str, packed: bool) -> str:
+_ARGUMENTS = {
+    "forward": "const float *gx, const float *gh, const float *state, const float *extra, float *fresh, float *saved",
+    "backward": "const float *saved, const float *state, const float *fresh, const float *extra, const float *grad, "
+    "float *dgx, float *dgh, float *dstate, float *dextra",
+}
+"""Of the emitted function of one unit."""
+
+
+def emit(program: Pointwise, plan: GridPlan, storage: str, direction: str, packed: bool) -> str:
     """The CUDA source of one direction; ``packed`` if sequences differ in length."""
+    if not program.elementwise:
+        raise NotLowered("a step that looks along the units")
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "BLOCKS": sizes.columns // sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts,
         "ROWS": plan.rows, "PASSES": plan.passes, "STATES": sizes.states, "EXTRAS": sizes.extras,
         "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden, "PACKED": int(packed),
     }  # fmt: skip
-    if direction == "forward":
-        arguments = (
-            "const float *gx, const float *gh, const float *state, const float *extra, float *fresh, float *saved"
-        )
-        code = UnitCode(program, program.forward)
-    else:
-        arguments = (
-            "const float *saved, const float *state, const float *fresh, const float *extra, const float *grad, "
-            "float *dgx, float *dgh, float *dstate, float *dextra"
-        )
-        code = UnitCode(program, program.backward)
-    body = [f"INLINE void {direction}_unit({arguments}) {{", *(f"  {line}" for line in code.lines), "}", ""]
+    row = schedule_row(program, program.forward if direction == "forward" else program.backward)
+    lines = CudaUnitPrinter(sizes.hidden).indented(row.body)
+    body = [f"INLINE void {direction}_unit({_ARGUMENTS[direction]}) {{", *lines, "}", ""]
     if direction == "backward":
         body += ["// All columns of the gradient of gh, in order.", *_gather(program), ""]
-    unit = "\n".join(body).replace("new[", "fresh[")
+    unit = "\n".join(body)
     return cuda_source(storage, direction, constants, device_file("timeloop.cuh"), unit)
 
 
@@ -191,8 +190,8 @@ class CudaTimeLoop:
         self.program = pointwise(activate, sizes)
         if not self.program.elementwise:
             raise NotLowered("a step that looks along the units")
-        self._plans: dict[int, list[Plan]] = {}
-        self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
+        self._plans: dict[int, list[GridPlan]] = {}
+        self._kernels: dict[tuple[GridPlan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
     def processors(self) -> int:
@@ -202,13 +201,13 @@ class CudaTimeLoop:
         """Whether the weight fits into the registers of the device."""
         return bool(self.plans(walk.batch))
 
-    def plans(self, batch: int) -> list[Plan]:
+    def plans(self, batch: int) -> list[GridPlan]:
         """All plans that fit, the best one first."""
         if batch not in self._plans:
             self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)
         return self._plans[batch]
 
-    def kernel(self, plan: Plan, direction: str, packed: bool) -> nvrtc.Kernel:
+    def kernel(self, plan: GridPlan, direction: str, packed: bool) -> nvrtc.Kernel:
         if (plan, direction, packed) not in self._kernels:
             source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
             shared = plan.shared(direction == "backward")
@@ -228,7 +227,7 @@ class CudaTimeLoop:
             saved = final.new_empty(1)
         self.kernel(plan, "forward", walk.packed).launch(
             plan.blocks, gx, weight, stacked(extras, final), final, out, history[0],
-            0 if saved is None else saved, *self._meeting(plan, WARPS * plan.forward_depth),
+            0 if saved is None else saved, *self._exchange_buffers(plan, WARPS * plan.forward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         return list(final.unbind(0)), [out, *history], saved
@@ -245,7 +244,7 @@ class CudaTimeLoop:
         dextra = initial.new_zeros(len(extras), plan.groups * plan.slots, hidden)
         self.kernel(plan, "backward", walk.packed).launch(
             plan.blocks, weight, stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
-            dstate, dgx, dgh, dextra, *self._meeting(plan, WARPS * slices(plan.units) * plan.backward_depth),
+            dstate, dgx, dgh, dextra, *self._exchange_buffers(plan, WARPS * slices(plan.units) * plan.backward_depth),
             *steps_and_rows(walk, plan.rows_each, self.device), together=True,
         )  # fmt: skip
         columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
@@ -254,15 +253,15 @@ class CudaTimeLoop:
             dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns])
         return dgx, dweight, list(dstate.unbind(0)), list(dextra.sum(1).unbind(0))
 
-    def _meeting(self, plan: Plan, depth: int) -> tuple[Tensor | int, Tensor | int]:
-        return meeting(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
+    def _exchange_buffers(self, plan: GridPlan, depth: int) -> tuple[Tensor | int, Tensor | int]:
+        return exchange_buffers(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
 
 
 def stacked(extras: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(tuple(extras)) if extras else like.new_empty(1)
 
 
-def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
+def exchange_buffers(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
     """Where blocks of a group exchange numbers, and what they count with, all 0; nothing if each group is one block."""
     if parts == 1:
         return 0, 0
@@ -272,8 +271,8 @@ def meeting(parts: int, numbers: int, groups: int, device: torch.device) -> tupl
 
 def steps_and_rows(walk: Walk, rows_each: int, device: torch.device) -> tuple[Tensor | int, int, int, int, int]:
     """The last arguments of a kernel."""
-    starts = torch.tensor((*walk.starts, sum(walk.sizes)), device=device) if walk.packed else 0
-    return starts, len(walk.sizes), walk.batch, rows_each, int(walk.reverse)
+    starts = torch.tensor((*walk.starts, sum(walk.batch_sizes)), device=device) if walk.packed else 0
+    return starts, len(walk.batch_sizes), walk.batch, rows_each, int(walk.reverse)
 
 
 @contextmanager
@@ -281,9 +280,7 @@ def products_as_cudnn() -> Iterator[None]:
     """Let products of float32 matrices be as exact as cuDNN's recurrent layers are set to be."""
     ours = torch.backends.cuda.matmul
     before = ours.fp32_precision
-    theirs = torch._C._get_fp32_precision_getter(
-        "cuda", "rnn"
-    )  # torch.backends.cudnn.rnn is not the same in all versions
+    theirs = cudnn_rnn_precision()
     ours.fp32_precision = theirs if theirs in ("tf32", "ieee") else before
     try:
         yield

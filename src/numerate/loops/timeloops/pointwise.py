@@ -1,10 +1,9 @@
 """What happens between the matrix products of a recurrent step: forward and gradient as statements over one row.
 
 ``activate(gx, gh, state, extras) -> state`` is traced together with its vector-Jacobian product and lowered to the
-intermediate form of :mod:`numerate.loops.form.ir`. The statements are then divided: the forward part makes the new
-state, the backward part the gradients. Results of the forward part that cost more than a product are saved for the
-backward part; cheap ones are computed again, and so are functions of the states alone: new memory costs more than
-those do.
+intermediate form of :mod:`numerate.loops.form.ir`. The statements are then split: the forward part makes the new state,
+the backward part the gradients. Results of the forward part that cost more than a product are saved for the backward
+part. Cheap ones are recomputed, and so are functions of the states alone, since memory traffic costs more.
 """
 
 from collections.abc import Callable
@@ -18,29 +17,25 @@ import torch
 from torch import Tensor
 
 from numerate.loops.form.ir import (
+    BatchSum,
     Buffer,
     Map,
     Operand,
     Program,
     Statement,
-    Total,
     View,
     needed,
     operands,
     replaced,
     sources,
 )
+from numerate.loops.form.operations import is_cheap
+from numerate.loops.kernel.values import RowArray
 from numerate.loops.lowering.lower import lower
 from numerate.loops.step import Tensors
 from numerate.loops.tracing.trace import TRACING, NotLowered, example, trace
 
 Activate = Callable[[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
-
-CHEAP = frozenset(
-    ("copy", "neg", "abs", "sign", "add", "sub", "mul", "fma", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne",
-     "logical_not", "logical_and", "logical_or", "logical_xor", "to_float", "where")
-)  # fmt: skip
-"""Functions that are computed again rather than saved."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +57,37 @@ class Segment:
     width: int
 
 
+GRADIENTS = ("dgx", "dgh", "dstate", "dextra")
+"""Arrays that the backward part makes."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a buffer lies outside of the statements: an array, and a place in it."""
+
+    array: RowArray
+    start: int = 0
+
+
 @dataclass(frozen=True)
 class Pointwise:
     """Two lists of statements over one row of the batch.
 
-    ``homes[buffer]`` is where a buffer lies outside of them: the name of an array and a place in it. Arrays are the
-    inputs ``gx``, ``gh`` (columns), ``state0``, ... and ``extra0``, ... (hidden); the results ``new0``, ...; ``saved``,
-    written by the forward and read by the backward part; ``grad0``, ..., the gradients of the results; and what the
-    backward part makes of them: ``dgx``, ``dgh``, ``dstate0``, ..., and ``dextra0``, ..., which are sums over all rows.
-    Most blocks of the gradient of gh equal those of gx and are not written twice: ``segments`` says where they lie.
+    Args:
+        sizes: widths of the step.
+        forward: makes the results ``new`` and what is ``saved``.
+        backward: makes the gradients of the inputs from ``saved`` and ``grad``, the gradients of the results.
+        storage: where buffers lie outside of the statements. Arrays are the inputs ``gx``, ``gh`` (columns), ``state``
+            and ``extra`` (hidden, several of each); ``new``; ``saved``; ``grad``; and the gradients ``dgx``, ``dgh``,
+            ``dstate`` and ``dextra``, which are sums over all rows.
+        saved: numbers in a row of ``saved``.
+        segments: where the blocks of the gradient of gh lie; most equal those of gx and are not written twice.
     """
 
     sizes: Sizes
     forward: list[Statement]
     backward: list[Statement]
-    homes: dict[Buffer, tuple[str, int]]
+    storage: dict[Buffer, Storage]
     saved: int
     segments: list["Segment"]
 
@@ -89,7 +100,8 @@ class Pointwise:
     def elementwise(self) -> bool:
         """Whether each unit is computed by itself, so that the statements hold for any number of units."""
         return all(
-            isinstance(s, (Map, Total)) and domain(s) == (self.sizes.hidden,) for s in (*self.forward, *self.backward)
+            isinstance(s, (Map, BatchSum)) and domain(s) == (self.sizes.hidden,)
+            for s in (*self.forward, *self.backward)
         )
 
 
@@ -104,31 +116,31 @@ def strides(view: View) -> tuple[int, ...]:
 
 
 def pointwise(activate: Activate, sizes: Sizes) -> Pointwise:
-    """Trace ``activate`` and its gradient and divide them; raises :class:`NotLowered` where that is not possible."""
-    program = _joint(activate, sizes)
+    """Trace ``activate`` and its gradient and split them; raises :class:`NotLowered` if that is not possible."""
+    program = _trace_with_gradient(activate, sizes)  # trace and lower, forward and gradient in one program
     statements = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
     if len(program.stages) > 1 and any(stage.member for stage in program.stages[1:]):
         raise NotLowered("something is computed from a sum over the batch")
     outputs = dict(program.outputs)
     columns = [program.inputs[name].buffer for name in ("gx", "gh")]
-    statements = _in_blocks(statements, outputs)
-    statements = _with_copies(statements, columns, _dependent(statements, program))
-    statements, segments = _once(statements, outputs)
-    homes = {view.buffer: (name.replace(".", ""), 0) for name, view in program.inputs.items()}
+    statements = _cut_into_blocks(statements, outputs)  # one buffer for each block of columns
+    statements = _copy_columns(statements, columns, _dependent(statements, program))
+    statements, segments = _deduplicate(statements, outputs)  # write blocks once that dgx and dgh have in common
+    storage = {view.buffer: Storage(RowArray.named(name)) for name, view in program.inputs.items()}
     for name, value in outputs.items():
         width = sum(s.width for s in segments if s.array == name) if name == "dgh" else _width(name, sizes)
-        statements += _bring_home(name.replace(".", ""), value, width, statements, homes)
-    results = [b for b, (name, _) in homes.items() if name.startswith("new")]
-    backward, saved = _divide(statements, columns, homes, _dependent(statements, program))
+        statements += _assign_storage(RowArray.named(name), value, width, statements, storage)
+    results = [b for b, stored in storage.items() if stored.array.role == "new"]
+    backward, saved = _split_forward_backward(statements, columns, storage, _dependent(statements, program))
     forward = needed(statements, {b.name: _whole(b) for b in (*results, *saved)})
     place = 0
     for buffer in saved:
-        homes[buffer] = ("saved", place)
+        storage[buffer] = Storage(RowArray("saved"), place)
         place += buffer.size
-    return Pointwise(sizes, forward, backward, homes, place, segments)
+    return Pointwise(sizes, forward, backward, storage, place, segments)
 
 
-def _joint(activate: Activate, sizes: Sizes) -> Program:
+def _trace_with_gradient(activate: Activate, sizes: Sizes) -> Program:
     """The new state and, from its gradients, those of all inputs, as one program."""
 
     def group(values: Tensors, name: str) -> tuple[Tensor, ...]:
@@ -156,11 +168,11 @@ def _joint(activate: Activate, sizes: Sizes) -> Program:
         with TRACING, torch.autograd.set_detect_anomaly(False):  # there are no numbers to look for NaN in
             return lower(trace(function, inputs, 2))
 
-    return _elsewhere(program)
+    return _on_own_thread(program)
 
 
-def _elsewhere(make: Callable[[], Program]) -> Program:
-    """What ``make`` gives on a thread of its own, where hooks on saved tensors and other modes do not reach."""
+def _on_own_thread(make: Callable[[], Program]) -> Program:
+    """Call ``make`` on a thread of its own, where hooks on saved tensors and other modes have no effect."""
     future: Future[Program] = Future()
 
     def run() -> None:
@@ -178,7 +190,7 @@ def _elsewhere(make: Callable[[], Program]) -> Program:
 # ---------------------------------------------------------------- preparing the statements
 
 
-def _in_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list[Statement]:
+def _cut_into_blocks(statements: list[Statement], outputs: dict[str, Operand]) -> list[Statement]:
     """Cut wide elementwise statements, such as gx + gh, into the blocks that others read, each a buffer of its own."""
     result: list[Statement] = []
     moved: dict[Buffer, list[tuple[int, View]]] = {}  # start of each block in the old buffer, and what it became
@@ -244,8 +256,8 @@ def _dependent(statements: list[Statement], program: Program) -> set[Buffer]:
     return found
 
 
-def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: set[Buffer]) -> list[Statement]:
-    """Where a gradient reads the columns themselves, let it read a copy, which can be saved."""
+def _copy_columns(statements: list[Statement], columns: list[Buffer], dependent: set[Buffer]) -> list[Statement]:
+    """Let gradients that read the columns themselves read a copy, which can be saved."""
     copies: list[Statement] = []
 
     def copied(view: View) -> View:
@@ -262,25 +274,25 @@ def _with_copies(statements: list[Statement], columns: list[Buffer], dependent: 
     return copies + changed
 
 
-def _bring_home(
-    array: str, value: Operand, width: int, statements: list[Statement], homes: dict[Buffer, tuple[str, int]]
+def _assign_storage(
+    array: RowArray, value: Operand, width: int, statements: list[Statement], storage: dict[Buffer, Storage]
 ) -> list[Statement]:
-    """Let the buffer of an output lie in its array; if it cannot, the statement that copies it there."""
-    totals = {s.out.buffer for s in statements if isinstance(s, Total)}
-    if array.startswith("dextra"):
+    """Place the buffer of an output in its array; if that is not possible, the statement that copies it there."""
+    totals = {s.out.buffer for s in statements if isinstance(s, BatchSum)}
+    if array.role == "dextra":
         if not isinstance(value, View) and value == 0:
             return []  # the sums start at 0
         if not isinstance(value, View) or value.buffer not in totals:
             raise NotLowered("the gradient of an extra vector is not a sum over the batch")
     if isinstance(value, View):
-        own = value.buffer not in homes and value.buffer.values is None and value.buffer.size == width
+        own = value.buffer not in storage and value.buffer.values is None and value.buffer.size == width
         if own and value.offset == 0 and (width == 1 or strides(value) == (1,)):
-            homes[value.buffer] = (array, 0)
+            storage[value.buffer] = Storage(array)
             return []
         if value.buffer in totals:
             raise NotLowered("a sum over the batch that is used twice")
-    buffer = Buffer(array, width)
-    homes[buffer] = (array, 0)
+    buffer = Buffer(array.name, width)
+    storage[buffer] = Storage(array)
     operand = View(value.buffer, (width,), strides(value), value.offset) if isinstance(value, View) else value
     return [Map(View.whole(buffer, (width,)), "copy", (operand,))]
 
@@ -293,8 +305,8 @@ def _width(name: str, sizes: Sizes) -> int:
     return sizes.columns if name == "dgx" else sizes.hidden
 
 
-def _once(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
-    """Leave out what would be written to both ``dgx`` and ``dgh``; ``dgh`` keeps the blocks that differ, if any."""
+def _deduplicate(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[list[Statement], list[Segment]]:
+    """Drop blocks of ``dgh`` that equal those of ``dgx``; ``dgh`` keeps the blocks that differ, if any."""
     dgx, dgh = outputs["dgx"], outputs["dgh"]
     if not isinstance(dgx, View):
         raise NotLowered("the new state has the same gradient in every column of the input")
@@ -326,7 +338,7 @@ def _once(statements: list[Statement], outputs: dict[str, Operand]) -> tuple[lis
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Neighbouring segments taken together."""
+    """Merge neighbouring segments."""
     result: list[Segment] = []
     for segment in segments:
         last = result[-1] if result else None
@@ -343,27 +355,27 @@ def _same(a: Operand, b: Operand) -> bool:
     return (a.buffer, strides(a), a.offset) == (b.buffer, strides(b), b.offset)
 
 
-# ---------------------------------------------------------------- dividing them
+# ---------------------------------------------------------------- forward and backward
 
 
-def _divide(
-    statements: list[Statement], columns: list[Buffer], homes: dict[Buffer, tuple[str, int]], dependent: set[Buffer]
+def _split_forward_backward(
+    statements: list[Statement], columns: list[Buffer], storage: dict[Buffer, Storage], dependent: set[Buffer]
 ) -> tuple[list[Statement], list[Buffer]]:
     """The statements of the backward part in order, and the buffers to save for it."""
-    at_hand = {b for b, (name, _) in homes.items() if name.startswith(("new", "state", "extra"))}
+    at_hand = {b for b, stored in storage.items() if stored.array.role in ("new", "state", "extra")}
     costly = {
         s.out.buffer
         for s in statements
         if not isinstance(s, Map)
         or any(b in columns for b in sources(s))
-        or (s.function not in CHEAP and not all(b in at_hand for b in sources(s)))
+        or (not is_cheap(s.function, moderate=False) and not all(b in at_hand for b in sources(s)))
     }
-    wanted = {b for b, (name, _) in homes.items() if name.startswith("d")}
+    wanted = {b for b, stored in storage.items() if stored.array.role in GRADIENTS}
     kept: list[Statement] = []
     saved: dict[Buffer, None] = {}
     for statement in reversed(statements):
         buffer = statement.out.buffer
-        if buffer not in wanted or (buffer in homes and homes[buffer][0].startswith("new")):
+        if buffer not in wanted or (buffer in storage and storage[buffer].array.role == "new"):
             continue
         if buffer in costly and buffer not in dependent:
             saved[buffer] = None

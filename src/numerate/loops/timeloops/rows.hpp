@@ -2,8 +2,6 @@
 //
 // Included after the definition of V (a vector of LANES numbers), R (one number), M (truth values) and their functions.
 
-static INLINE M logical_not(M m) { return ~m; }
-
 struct Whole {};  // all lanes of a vector
 struct Part {     // the first `count` lanes
   int64_t count;

@@ -17,7 +17,6 @@ INLINE float sigmoid(float a) { return 1.0f / (1.0f + expf(-a)); }
 INLINE float minimum(float a, float b) { return a != a ? a : b != b ? b : fminf(a, b); }
 INLINE float maximum(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }
 template <class T> INLINE T where(bool condition, T a, T b) { return condition ? a : b; }
-INLINE bool logical_not(bool a) { return !a; }
 
 #ifdef __CUDACC__
 INLINE float half_to_float(unsigned short bits) {
@@ -33,18 +32,18 @@ INLINE unsigned short float_to_half(float value) {
 #endif
 
 // bfloat16: the upper half of a float.
-struct Brief {
+struct BFloat16 {
   unsigned short bits;
 };
 INLINE float number(float a) { return a; }
-INLINE float number(Brief a) { return __uint_as_float(unsigned(a.bits) << 16); }
+INLINE float number(BFloat16 a) { return __uint_as_float(unsigned(a.bits) << 16); }
 struct Half {  // float16
   unsigned short bits;
 };
 INLINE float number(Half a) { return half_to_float(a.bits); }
 template <class T> INLINE T stored(float a);
 template <> INLINE float stored<float>(float a) { return a; }
-template <> INLINE Brief stored<Brief>(float a) {  // half to even
+template <> INLINE BFloat16 stored<BFloat16>(float a) {  // half to even
   const unsigned bits = __float_as_uint(a);
   const unsigned rounded = a != a ? 0x7FC00000u : bits + 0x7FFFu + (bits >> 16 & 1);
   return {(unsigned short)(rounded >> 16)};

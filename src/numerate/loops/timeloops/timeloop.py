@@ -16,18 +16,19 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
+from numerate.loops.kernel.values import RowArray
+from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rowcode import RowCode
+from numerate.loops.timeloops.rows import schedule_row
+from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native
+from numerate.torch_internals import is_batch_of_gradients
 
 _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
     torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
 }
-ROWS_EACH = 4
-"""Rows of the batch for which a further thread is worth while."""
 
 
 def _file(name: str) -> str:
@@ -39,24 +40,24 @@ def _file(name: str) -> str:
 
 @dataclass(frozen=True)
 class Walk:
-    """Which rows take part in which step: the first ``sizes[t]``; from the last step to the first with ``reverse``."""
+    """Which rows take part in which step: the first ``batch_sizes[t]``; ``reverse``: the last step comes first."""
 
-    sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
     reverse: bool
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """Place of each step's first row in the arrays with a row per step."""
-        return tuple(accumulate(self.sizes, initial=0))[:-1]
+        return tuple(accumulate(self.batch_sizes, initial=0))[:-1]
 
     @property
     def batch(self) -> int:
-        return max(self.sizes)
+        return max(self.batch_sizes)
 
     @property
     def packed(self) -> bool:
         """Whether some step has fewer rows than the batch."""
-        return min(self.sizes) < self.batch
+        return min(self.batch_sizes) < self.batch
 
     def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
         """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
@@ -69,7 +70,7 @@ class Walk:
 
     def previous(self, device: torch.device) -> Tensor:
         """For each row, where the same sequence was one step before in (initial state, history)."""
-        sizes, starts = torch.tensor(self.sizes), torch.tensor(self.starts)
+        sizes, starts = torch.tensor(self.batch_sizes), torch.tensor(self.starts)
         row = torch.arange(int(sizes.sum())) - starts.repeat_interleave(sizes)  # of the batch
         none = torch.zeros(1, dtype=torch.int64)
         before = [torch.cat((part[1:], none) if self.reverse else (none, part[:-1])) for part in (sizes, starts)]
@@ -78,7 +79,7 @@ class Walk:
 
 
 class Frame:
-    """A ``Walk`` of the C++ sources in memory: whole numbers, arrays of them, the function ``multiply``, a number."""
+    """A ``Walk`` of the C++ sources in memory: integers, arrays of them, the function ``multiply``, a number."""
 
     def __init__(
         self, numbers: Sequence[int], arrays: Sequence[Sequence[int]], multiply: Any, scale: float = 1.0
@@ -153,26 +154,27 @@ _ARGUMENTS = {
 
 def emit(program: Pointwise, dtype: torch.dtype) -> str:
     """The C++ source of the forward and backward walk."""
+    hidden = program.sizes.hidden
     lines = [preamble(dtype), f"const int STATES = {program.sizes.states};"]
     lines.append("#define INLINED __attribute__((always_inline))")
     for name, statements in (("forward", program.forward), ("backward", program.backward)):
-        code = RowCode(program, statements)
+        row, printer = schedule_row(program, statements), CppRowPrinter(hidden if program.elementwise else None)
         lines += ["", f"static INLINE void {name}_row(int64_t H, {_ARGUMENTS[name]}) {{"]
-        lines += [f"  {_pointer(array, name)}" for array in sorted(code.arrays()) if array[-1].isdigit()]
-        lines += [f"  {line}" for line in code.lines] + ["}"]
+        lines += [f"  {_pointer(array, name)}" for array in row.numbered()]
+        lines += [f"  R scratch[{row.scratch}];"] if row.scratch else []
+        lines += [*printer.indented(row.body), "}"]
     return "\n".join([*lines, "", _file("timeloop.hpp")])
 
 
-def _pointer(array: str, direction: str) -> str:
+def _pointer(array: RowArray, direction: str) -> str:
     """Declare ``state1`` and its like, given as an array of pointers; new states are ``fresh`` to C++."""
-    stem = array.rstrip("0123456789")
-    read = stem in ("state", "extra", "grad") or (stem == "new" and direction == "backward")
-    source = "fresh" if stem == "new" else stem
-    return f"{'const ' if read else ''}R *const {array} = {source}[{array.removeprefix(stem)}];"
+    read = array.role in ("state", "extra", "grad") or (array.role == "new" and direction == "backward")
+    source = "fresh" if array.role == "new" else array.role
+    return f"{'const ' if read else ''}R *const {array.name} = {source}[{array.number}];"
 
 
-class Loop(Protocol):
-    """A step compiled together with its walk along time, forwards and backwards."""
+class SequenceLoop(Protocol):
+    """A compiled step with its loop over time, forward and backward."""
 
     sizes: Sizes
     dtype: torch.dtype
@@ -212,7 +214,7 @@ class TimeLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
         """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
-        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        rows, hidden = sum(walk.batch_sizes), self.sizes.hidden
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
         history = [gx.new_empty(rows, hidden) if keep or k == 0 else None for k in range(len(final))]
         saved = gx.new_empty(rows, self.program.saved) if keep else None
@@ -233,7 +235,7 @@ class TimeLoop:
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
-        rows, hidden = sum(walk.sizes), self.sizes.hidden
+        rows, hidden = sum(walk.batch_sizes), self.sizes.hidden
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         dgx = weight.new_empty(rows, self.sizes.columns)
         dgh = weight.new_empty(rows, self.program.own)
@@ -265,8 +267,8 @@ class TimeLoop:
         padded = products(self.dtype).packed_size(ctypes.c_int64(1), ctypes.c_int64(sizes.hidden))
         widths = (sizes.hidden, sizes.columns, program.saved, program.own, padded)
         segments = [number for s in program.segments for number in (s.array == "dgh", s.start, s.width)]
-        numbers = (len(walk.sizes), *widths, walk.reverse, len(program.segments))
-        return Frame(numbers, (walk.starts, walk.sizes, segments), self.multiply)
+        numbers = (len(walk.batch_sizes), *widths, walk.reverse, len(program.segments))
+        return Frame(numbers, (walk.starts, walk.batch_sizes, segments), self.multiply)
 
 
 # ---------------------------------------------------------------- as a differentiable function
@@ -276,7 +278,7 @@ Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
 
 
 def run(
-    loop: Loop,
+    loop: SequenceLoop,
     walk: Walk,
     gx: Tensor,
     weight: Tensor,
@@ -297,14 +299,16 @@ def run(
     return history[0], tuple(final)
 
 
-def _apart(loop: Loop, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _apart(
+    loop: SequenceLoop, tensors: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
     states = loop.sizes.states
     return tensors[0], tensors[1], tuple(tensors[2 : 2 + states]), tuple(tensors[2 + states :])
 
 
 class _Differentiable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, loop: Loop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, loop: SequenceLoop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
         final, history, saved = loop.forward(walk, *_apart(loop, tensors), keep=True)
         ctx.loop, ctx.walk, ctx.plain, ctx.inputs = loop, walk, plain, len(tensors)
         ctx.save_for_backward(*tensors, *history, saved)
@@ -331,8 +335,7 @@ class _Differentiable(torch.autograd.Function):
 
 def by_plain_steps(above: Sequence[Tensor | None]) -> bool:
     """Whether gradients are to be differentiated in their turn, or come as a batch, whose numbers have no address."""
-    kinds = is_batchedtensor, is_legacy_batchedtensor
-    return torch.is_grad_enabled() or any(is_batch(g) for g in above if g is not None for is_batch in kinds)
+    return torch.is_grad_enabled() or any(is_batch_of_gradients(g) for g in above if g is not None)
 
 
 def gradients(

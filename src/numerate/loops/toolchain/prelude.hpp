@@ -12,8 +12,8 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
-#define CALLED __attribute__((noinline))  // long or rare: once in the library, however often it is used
-#define RARELY(condition) __builtin_expect(condition, 0)
+#define NOINLINE __attribute__((noinline))  // long or rare: once in the library, however often it is used
+#define UNLIKELY(condition) __builtin_expect(condition, 0)
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define LANES 16
@@ -136,7 +136,7 @@ static INLINE U load_words(const uint32_t *from) {
 
 // The same address, which the compiler then keeps instead of finding it out again.
 template <class T>
-static INLINE T *settled(T *address) {
+static INLINE T *pin_address(T *address) {
   asm("" : "+r"(address));
   return address;
 }
@@ -182,7 +182,7 @@ static INLINE bool any_at_least(U words, uint32_t limit) {
 #define GUARDED(f)                                                                \
   static INLINE V f(V x) {                                                        \
     const V result = f##_moderate(x);                                             \
-    return RARELY(any_at_least(f##_range(x), f##_limit)) ? f##_extreme(x) : result; \
+    return UNLIKELY(any_at_least(f##_range(x), f##_limit)) ? f##_extreme(x) : result; \
   }
 
 static INLINE V fma(V a, V b, V addend) {
@@ -253,7 +253,7 @@ static INLINE V reduce_by_log2(V x, M &exponent) {
 }
 
 // exp everywhere: two factors, so that denormal results and infinity come out right.
-static CALLED V exp_extreme(V x) {
+static NOINLINE V exp_extreme(V x) {
   M n;
   const V r = reduce_by_log2(minimum(maximum(x, c(-104.0f)), c(89.0f)), n);
   const M half = n >> 1;
@@ -274,7 +274,7 @@ static INLINE V expm1_moderate(V x) {
   const V r = reduce_by_log2(x, n), scale = power_of_two(n);
   return fma(expm1_reduced(r), scale, scale - 1.0f);
 }
-static CALLED V expm1_extreme(V x) {
+static NOINLINE V expm1_extreme(V x) {
   const V moderate = expm1_moderate(minimum(maximum(x, c(-20.0f)), c(87.0f)));
   return where(x > 87.0f, exp_extreme(x), where(x == 0.0f, x, moderate));
 }
@@ -300,7 +300,7 @@ static INLINE V log_normal(V x, V shift) {
   const V tail = fma(n, c(-2.12194440e-4f), fma(square * f, p, square * -0.5f));
   return fma(n, c(0.693359375f), f + tail);
 }
-static CALLED V log_extreme(V x) {
+static NOINLINE V log_extreme(V x) {
   const M tiny = x < 0x1p-126f;
   const V result = log_normal(where(tiny, x * 0x1p23f, x), where(tiny, c(23.0f), V{}));
   const V edge = where(x == 0.0f, c(-INF), where(x == INF, x, c(NOT_A_NUMBER)));
@@ -329,7 +329,7 @@ static INLINE V tanh(V x) {
 
 // Large arguments are left to the library, in double precision.
 static INLINE V sine_moderate(V x, int quarters);
-static CALLED V sine_extreme(V x, int quarters) {
+static NOINLINE V sine_extreme(V x, int quarters) {
   V result = sine_moderate(x, quarters);
   for (int lane = 0; lane < LANES; lane++)
     if (!(__builtin_fabsf(x[lane]) < 1e4f)) result[lane] = quarters ? __builtin_cos(x[lane]) : __builtin_sin(x[lane]);
@@ -370,13 +370,13 @@ static INLINE V atan_reduced(V x) {
   p = fma(p, z, c(-3.33329491539e-1f));
   return fma(p * z, t, t) + where(upper, c(0.785398163f), V{});
 }
-static CALLED V atan(V x) {
+static NOINLINE V atan(V x) {
   const V size = abs(x);
   const M large = size > 1.0f;
   const V angle = atan_reduced(where(large, 1.0f / size, size));
   return with_sign_of(where(large, 1.57079633f - angle, angle), x);
 }
-static CALLED V atan2(V y, V x) {
+static NOINLINE V atan2(V y, V x) {
   const V height = abs(y), width = abs(x);
   const M steep = height > width, equal = height == width;
   V ratio = where(steep, width, height) / where(steep, height, width);
@@ -387,7 +387,7 @@ static CALLED V atan2(V y, V x) {
   return where((x != x) | (y != y), c(NOT_A_NUMBER), with_sign_of(angle, y));
 }
 
-static CALLED V erf(V x) {
+static NOINLINE V erf(V x) {
   const V t = minimum(abs(x), c(4.0f)), z = x * x, square = t * t;
   V far = fma(c(-1.72853470e-5f), t, c(3.83197126e-4f));
   far = fma(far, square, fma(c(-3.88396438e-3f), t, c(2.42546219e-2f)));
@@ -404,7 +404,7 @@ static CALLED V erf(V x) {
 }
 
 // x to the power y through double precision.
-static CALLED V pow(V x, V y) {
+static NOINLINE V pow(V x, V y) {
   const V size = abs(x);
   const D d = __builtin_convertvector(size, D), e = __builtin_convertvector(y, D);
   const L bits = (L)d - 0x3FE6A09E667F3BCDll;  // bits of 1/sqrt(2)
@@ -496,7 +496,7 @@ LIFT1(V, trunc, V, trunc(x))
   static INLINE B f(B a) {                                                                         \
     const B result = {f##_moderate(a.p), f##_moderate(a.q), f##_moderate(a.r), f##_moderate(a.s)};  \
     const U range = largest(largest(f##_range(a.p), f##_range(a.q)), largest(f##_range(a.r), f##_range(a.s))); \
-    if (RARELY(any_at_least(range, f##_limit))) return {f##_extreme(a.p), f##_extreme(a.q), f##_extreme(a.r), f##_extreme(a.s)}; \
+    if (UNLIKELY(any_at_least(range, f##_limit))) return {f##_extreme(a.p), f##_extreme(a.q), f##_extreme(a.r), f##_extreme(a.s)}; \
     return result;                                                                                 \
   }
 GUARDED_BLOCK(exp)
@@ -537,7 +537,7 @@ static INLINE V partial_total(B a, int64_t count) {
 
 // Sum over the four vectors, of the first `count` examples only.
 static INLINE V total_of_first(B a, int64_t count) {
-  if (RARELY(count < EXAMPLES)) {
+  if (UNLIKELY(count < EXAMPLES)) {
     V *const parts[4] = {&a.p, &a.q, &a.r, &a.s};
     for (int64_t example = count; example < EXAMPLES; example++) (*parts[example / LANES])[example % LANES] = 0.0f;
   }
@@ -552,7 +552,7 @@ static INLINE double sum_of_lanes(V a) {
 // Note the step after which a member first had a parameter that is not finite; `probe` is NaN in such lanes, else 0.
 static INLINE void note_divergence(V probe, int64_t step, int64_t *diverged) {
   const M found = probe != 0.0f;
-  if (RARELY(any(found)))
+  if (UNLIKELY(any(found)))
     for (int lane = 0; lane < LANES; lane++)
       if (found[lane] && diverged[lane] < 0) diverged[lane] = step;
 }

@@ -1,8 +1,8 @@
 """From a :class:`~numerate.loops.step.Step` to flat graphs of ATen operations, for one member.
 
 The whole step is traced: examples, loss, its gradient, penalties, clipping, Adam and bounds, with the functions that
-the plain loop uses. Nothing is asked of the user's module. Each function is traced at two batch sizes: what differs
-between the graphs is the batch, so no size is reserved as a mark, and numbers such as 1/n are those of the true size.
+the plain loop uses. The user's module needs no changes. Each function is traced at two batch sizes; the axis that
+differs is the batch. So no size is reserved as a marker, and constants such as 1/n are those of the true batch size.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from numerate.locks import ForkSafeLock
-from numerate.loops.step import Step, Tensors, adam, clipped
+from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
+from numerate.torch_internals import decompositions, make_fx
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -30,7 +29,7 @@ _SIMPLER = [  # core operations that torch can write in terms of simpler ones
 
 
 TRACING = ForkSafeLock()
-"""``make_fx`` changes torch while it traces: one thread at a time."""
+"""``make_fx`` modifies torch while it traces, so only one thread may trace at a time."""
 
 
 class NotLowered(NotImplementedError):
@@ -50,37 +49,34 @@ class Traced:
 def training_step(step: Step) -> Traced:
     """One step of one member; moments and parameters in, the new ones out.
 
-    Inputs: ``parameters.*``, ``first.*``, ``second.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise`` (n, noise),
-    ``weights`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first three groups.
+    Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise``
+    (n, noise), ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first
+    three groups.
     """
 
     def function(values: Tensors) -> Tensors:
-        parameters, first, second, constants = (
-            _group(values, name) for name in ("parameters", "first", "second", "constants")
+        parameters, exp_avg, exp_avg_sq, constants = (
+            _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
         found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
         gradients = {name: g / step.batch for name, g in found.items()}
         if step.penalties:
-            pull = grad(lambda p: _weighted(step, p, values["weights"]))(parameters)
+            pull = grad(lambda p: _weighted(step, p, values["penalty_scales"]))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}
         gradients = clipped(step, gradients, values.get("clip"))
-        results = adam(step, parameters, first, second, gradients, values["rate"], values["correction"])
-        return {
-            f"{name}.{k}": v
-            for name, group in zip(("parameters", "first", "second"), results)
-            for k, v in group.items()
-        }
+        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, values["rate"], values["correction"])
+        return {f"{name}.{k}": v for name, group in zip(("parameters", *MOMENTS), results) for k, v in group.items()}
 
     def inputs(batch: int) -> Tensors:
-        groups = {name: _examples(step.parameters) for name in ("parameters", "first", "second")}
+        groups = {name: _examples(step.parameters) for name in ("parameters", *MOMENTS)}
         groups["constants"] = _examples(step.constants)
         values = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
         values["uniforms"] = example(batch, step.draws)
         if step.noise:
             values["noise"] = example(batch, step.noise)
         if step.penalties:
-            values["weights"] = example(len(step.penalties))
+            values["penalty_scales"] = example(len(step.penalties))
         if step.clip is not None:
             values["clip"] = example(())
         return values | {"rate": example(()), "correction": example(2)}
@@ -103,12 +99,12 @@ def evaluation(step: Step) -> Traced:
     return trace(function, inputs, 128, any_size=True)
 
 
-def _weighted(step: Step, parameters: Tensors, weights: Tensor) -> Tensor:
-    return torch.stack([weights[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
+def _weighted(step: Step, parameters: Tensors, scales: Tensor) -> Tensor:
+    return torch.stack([scales[k] * penalty(parameters) for k, penalty in enumerate(step.penalties)]).sum()
 
 
 def example(*shape: Any) -> Tensor:
-    """An example of an input; its numbers do not matter, so none are drawn."""
+    """A placeholder for an input; its numbers do not matter."""
     return torch.zeros(*shape, dtype=torch.float32, device="cpu")
 
 
@@ -150,8 +146,8 @@ def trace_example(function: Callable[[Tensors], Tensors], values: Tensors) -> Tr
 
 @cache
 def _decompositions() -> dict[Any, Any]:
-    """Operations that are written as simpler ones; collecting them takes a fifth of a second."""
-    return {**core_aten_decompositions(), **get_decompositions(_SIMPLER)}
+    """Operations and their decompositions into simpler ones; collecting them takes a fifth of a second."""
+    return decompositions(*_SIMPLER)
 
 
 def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[GraphModule, list[str]]:
@@ -172,7 +168,7 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
 
 
 def _numbers(node: Node, module: GraphModule) -> list[Any]:
-    """The numbers that a node computes with, sizes and places apart."""
+    """The constants that a node computes with, apart from sizes and indices."""
     if node.op == "get_attr":
         return getattr(module, str(node.target)).tolist()
     schema = getattr(node.target, "_schema", None)

@@ -9,7 +9,8 @@ from numerate.loops.cpp.loop import Cpp
 from numerate.loops.form.interpreter import interpret
 from numerate.loops.form.ir import Map, Program
 from numerate.loops.lowering.lower import lower
-from numerate.loops.passes.cases import at_bounds, by_cases
+from numerate.loops.passes.bounded_values import find_bounded
+from numerate.loops.passes.enumerate_booleans import enumerate_booleans
 from numerate.loops.plain.eager import Eager
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import evaluation
@@ -62,41 +63,41 @@ def losses(one: Program) -> Tensor:
 @pytest.mark.parametrize("module", [*UNITS, Signs()], ids=lambda m: m if isinstance(m, str) else type(m).__name__)
 def test_by_cases_gives_the_same_losses(module):
     one = program(unit(module) if isinstance(module, str) else module)
-    torch.testing.assert_close(losses(by_cases(one)), losses(one), rtol=1e-6, atol=0, equal_nan=True)
+    torch.testing.assert_close(losses(enumerate_booleans(one)), losses(one), rtol=1e-6, atol=0, equal_nan=True)
 
 
 def test_a_real_npu_of_two_inputs_has_four_cosines():
     one = program(unit("RealNPU"))
     assert functions(one, "batch").count("cos") == 1
-    assert functions(by_cases(one), "batch").count("cos") == 0
-    assert functions(by_cases(one), "member").count("cos") == 4
-    assert functions(by_cases(one), "batch").count("where") == functions(one, "batch").count("where") - 1 + 3
+    assert functions(enumerate_booleans(one), "batch").count("cos") == 0
+    assert functions(enumerate_booleans(one), "member").count("cos") == 4
+    assert functions(enumerate_booleans(one), "batch").count("where") == functions(one, "batch").count("where") - 1 + 3
 
 
 def test_three_signs_are_too_many_cases():
     one = program(unit("RealNPU", 3), 3)
-    assert functions(by_cases(one), "batch") == functions(one, "batch")
+    assert functions(enumerate_booleans(one), "batch") == functions(one, "batch")
 
 
 def test_functions_of_signs_leave_and_functions_of_sizes_stay():
-    one = by_cases(program(Signs()))
+    one = enumerate_booleans(program(Signs()))
     assert {"cos", "exp"}.isdisjoint(functions(one, "batch"))
     assert "sin" in functions(one, "batch")
 
 
 def test_bounded_gates_are_found_with_their_bounds():
-    one = by_cases(program(unit("RealNPU")))
+    one = enumerate_booleans(program(unit("RealNPU")))
     (stage,) = one.stages
     made = {s.out.buffer for s in stage.batch if s.out.buffer.batch}
-    (found,) = at_bounds(stage, made)
+    (found,) = find_bounded(stage, made)
     assert found.bounds == (0.0, 1.0)
     assert [[s.function for s in chain if isinstance(s, Map)][-1] for chain in found.elements] == ["log", "log"]
 
 
 @pytest.mark.parametrize("name", sorted(UNITS.keys() - {"RealNPU", "NPU", "ModifiedRealNPU"}))
 def test_other_units_have_no_bounded_gates(name):
-    (stage,) = by_cases(program(unit(name))).stages
-    assert not at_bounds(stage, {s.out.buffer for s in stage.batch if s.out.buffer.batch})
+    (stage,) = enumerate_booleans(program(unit(name))).stages
+    assert not find_bounded(stage, {s.out.buffer for s in stage.batch if s.out.buffer.batch})
 
 
 def of_gates(gates: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -1,0 +1,1 @@
+"""From the kernel form to text: one small printer per dialect."""

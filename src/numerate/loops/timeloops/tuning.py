@@ -1,0 +1,10 @@
+"""What the time loops were tuned to: the CPU's on a 2-core Xeon with AVX-512, the GPU's on an H200."""
+
+ROWS_EACH = 4
+"""CPU: rows of the batch for which a further thread is worthwhile."""
+THREADS, WARPS = 256, 8
+"""GPU: of a block; ``grid.cuh`` and ``rowloop.cuh`` have the same."""
+WEIGHTS = 144
+"""GPU: numbers of the weight that a thread can keep in registers."""
+SUMS = 64
+"""GPU: running sums that it can keep beside them."""

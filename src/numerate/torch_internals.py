@@ -1,0 +1,66 @@
+"""Interfaces of torch that are not public, in one place; tried with torch 2.13.0.
+
+Another version of torch may move them: this file is then the one to mend, and the tests of ``loops`` and ``recurrent``
+say what is broken.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+__all__ = [
+    "cudnn_rnn_precision",
+    "decompositions",
+    "fused_gru",
+    "fused_lstm",
+    "is_batch_of_gradients",
+    "make_fx",
+    "operation_name",
+    "tree_flatten",
+    "tree_map",
+    "tree_unflatten",
+    "under_transform",
+]
+
+
+def decompositions(*simpler: Any) -> dict[Any, Any]:
+    """ATen operation -> what it is in terms of core operations; ``simpler``: core operations to be decomposed, too."""
+    return {**core_aten_decompositions(), **get_decompositions(list(simpler))}
+
+
+def operation_name(target: Any) -> str:
+    """Name of an ATen operation without its overload: ``add`` for ``aten.add.Tensor``."""
+    return getattr(target, "_opname", str(target))
+
+
+def is_batch_of_gradients(tensor: Tensor) -> bool:
+    """Whether a tensor is a batch inside ``vmap`` (``is_grads_batched``), whose numbers have no address."""
+    return is_batchedtensor(tensor) or is_legacy_batchedtensor(tensor)
+
+
+def under_transform() -> bool:
+    """Whether a dispatch mode, a function transform or forward-mode differentiation is active."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0
+
+
+def fused_lstm(x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """torch's LSTM of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h, c."""
+    return torch._VF.lstm(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+
+
+def fused_gru(x: Tensor, state: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """torch's GRU of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h."""
+    return torch._VF.gru(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+
+
+def cudnn_rnn_precision() -> str:
+    """How exact cuDNN's recurrent layers are set to be; ``torch.backends.cudnn.rnn`` differs between versions."""
+    return torch._C._get_fp32_precision_getter("cuda", "rnn")
