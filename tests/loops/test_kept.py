@@ -78,7 +78,7 @@ def version(training):
 
 RELATED = [
     *("units/nmu.py", "units/base.py", "tasks/single_module.py", "tasks/task.py", "streams.py", "train/stack.py"),
-    *("train/specification.py", "loops/step.py", "loops/cpp/emitter.py", "loops/cuda/emitter.py", "units/__init__.py"),
+    *("train/specification.py", "loops/step.py", "loops/cpp/pipeline.py", "loops/cuda/emitter.py", "units/__init__.py"),
     *("loops/toolchain/prelude.hpp", "loops/cuda/prelude.cuh", "loops/passes/cases.py"),
 ]
 UNRELATED = [

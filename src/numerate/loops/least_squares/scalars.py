@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from numerate.loops.form.ir import Reduce, Map, Number, Operand, Program, Scan, Statement, BatchSum, View
+from numerate.loops.form.ir import BatchSum, Map, Number, Operand, Program, Reduce, Scan, Statement, View
 from numerate.loops.lowering.lowering import computed
 from numerate.loops.tracing.trace import NotLowered
 
