@@ -105,12 +105,7 @@ def outcome_text(
 
 def label_text(value: Any) -> str:
     """A label as tables have it: a pair of numbers is a range."""
-    if not isinstance(value, list | tuple):
-        return str(value)
-    try:
-        return x_name(tuple(value))
-    except (ValueError, TypeError, LookupError):
-        return str(value)
+    return x_name(tuple(value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _count(value: Any) -> str:
