@@ -360,6 +360,35 @@ def test_takes_plain_steps(use: Callable[[Tensor], Any], count: list[int]) -> No
     assert not count
 
 
+def test_one_function_says_which_loop_runs_and_why() -> None:
+    layer = make("LSTM", torch.float32)
+
+    def chosen(x: Tensor, dtype: torch.dtype = torch.float32, stepwise: bool = False, layer: Recurrent = layer) -> Any:
+        state = tuple(torch.zeros(x.shape[1], H, dtype=dtype, device=x.device) for _ in range(2))
+        return choose.choose(layer.cell, layer.parts(), x, state, None, False, stepwise)
+
+    long, short = torch.randn(SHORTEST, B, I), torch.randn(SHORTEST - 1, B, I)
+    assert chosen(long).kind == "native"
+    assert chosen(long).dtype == torch.float32
+    assert chosen(short) == ("plain", "the sequence is short", None, None)
+    assert chosen(long[:, :0]).reason == "the sequence is short"
+    assert chosen(long, stepwise=True).reason == "zoneout or inspection acts between steps"
+    assert chosen(long, torch.float64).reason == "types of number differ"
+    assert chosen(long.to("meta")).reason == "no native loop runs on meta"
+    assert vmap(lambda x: x * len(chosen(x).reason), in_dims=3)(long[..., None]).max() > 0  # "... transformed"
+    with use_loop("plain"):
+        assert chosen(long).reason == "plain steps were asked for"
+    with use_loop("native"):
+        assert chosen(short).kind == "native"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert chosen(long.bfloat16()).dtype == torch.float32
+    general = make("GRU", torch.float32, reset_after=False)
+    state = (torch.zeros(B, H),)
+    assert choose.choose(general.cell, general.parts(), long, state, None, False, False).reason == (
+        "the cell has no native loop"
+    )
+
+
 def test_short_sequences_are_not_worth_compiling_for(count: list[int]) -> None:
     layer = make("LSTM", torch.float32)
     layer(torch.randn(SHORTEST - 1, B, I))
