@@ -10,7 +10,7 @@ def target(x):
     return (x[:, :1] + x[:, 1:2]) * x.sum(1, keepdim=True)
 
 
-torch.set_num_threads(1)  # so small a network is fastest on one
+torch.set_num_threads(1)  # a network this small runs fastest on one thread
 torch.manual_seed(0)
 model = nn.Sequential(NAU(4, 2), NMU(2, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)

@@ -61,7 +61,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # so small a network is fastest on one
+    torch.set_num_threads(1)  # a network this small runs fastest on one thread
     trained = train(arguments.steps, arguments.seed)
     print("the head computes:", formula(trained.head, "level price fee"))
     for scale in (1.0, 100.0):

@@ -39,7 +39,7 @@ class Unit(nn.Module):
     """
 
     bounds: Mapping[str, tuple[float, float]] = {}
-    """Parameter name -> (low, high); whoever trains the unit clamps to these after every optimiser step.
+    """Parameter name -> (low, high); the trainer clamps to these after every optimiser step.
 
     The name of a part's parameter is written with a dot.
     """
@@ -62,7 +62,7 @@ class Unit(nn.Module):
         self.out_features = positive("out_features", out_features)
 
     def check_input(self, x: Tensor) -> Tensor:
-        """``x`` if its last dimension fits, else one clear sentence."""
+        """Return ``x``; raises ValueError unless its last dimension is ``in_features``."""
         if x.dim() == 0 or x.shape[-1] != self.in_features:
             raise ValueError(
                 f"{type(self).__name__} expects {self.in_features} features in the last dimension, "

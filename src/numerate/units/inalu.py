@@ -58,14 +58,22 @@ class INALU(Unit):
         \prod_i (\mathrm{sgn}(x_i)\,|W^m_{oi}| + 1 - |W^m_{oi}|)
 
     ``w_hat_add``, ``m_hat_add``, ``w_hat_mul``, ``m_hat_mul``: (out_features, in_features); ``gate``: (out_features,).
-    ε = 1e-7, ω = ``limit`` = 20. ``init="benchmark"``: Ŵ ~ N(0.88, 0.2), M̂ ~ N(0.5, 0.2), g ~ N(0, 0.2) (standard
-    deviations), which the Primer's numbers come from; ``"schloer"``: means 1, -1, 0, standard deviation 0.1.
-    ``gate="input"``: g = G x, ``gate`` G: (out_features, in_features), drawn as g. ``clip="input"`` applies ω to each
-    summand, the other reading of eq. 8.
 
     Penalty: the sum over the five tensors of mean max(min(θ, -θ) + 20, 0); the 1/20 of eq. 10 belongs to its schedule.
     The sparsity error is the mean of the two matrices' errors. The formula leaves ω out, which keeps \|m\| below
     e^20 = 4.9e8. Schlör et al. (2020); Mistry et al. (2022), section 4.1.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        gate: ``"independent"``, one number for each output; ``"input"``, g = G x with ``gate`` G (out_features,
+            in_features), drawn as g.
+        init: ``"benchmark"``, Ŵ ~ N(0.88, 0.2), M̂ ~ N(0.5, 0.2), g ~ N(0, 0.2) (standard deviations), the source of
+            the Primer's numbers; ``"schloer"``, means 1, -1, 0 and standard deviation 0.1.
+        clip: ``"sum"`` applies ω to the sum; ``"input"`` to each summand, the other reading of eq. 8.
+        eps: ε, the smallest size of an input.
+        limit: ω, the largest logarithm of a product.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {

@@ -124,9 +124,15 @@ class Dense(Unit):
 class MLP(Unit):
     """Hidden layers with a nonlinearity, then a linear map: :class:`Dense` layers, initialised as those are.
 
-    ``hidden``: the widths, by default three layers of eight (Trask et al. 2018); ``hidden=(2,)`` is the baseline of
-    Madsen & Johansen (2020), activation then linear, as run. With ``activation="crelu"`` every hidden width is doubled.
     The sparsity error counts all weight matrices and no bias.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        hidden: the widths, by default three layers of eight (Trask et al. 2018). ``(2,)`` is the baseline of Madsen &
+            Johansen (2020), activation then linear, as run.
+        activation: name of the nonlinearity; ``"crelu"`` doubles every hidden width.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     def __init__(

@@ -145,6 +145,13 @@ class NACMul(Unit):
 
     ``w_hat``, ``m_hat``: (out_features, in_features), drawn as :class:`NAC`'s. Signs are lost. No constraint, no
     penalty. Trask et al. (2018), section 3.2; Madsen & Johansen (2020), section 2.2.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        eps: ε, which keeps the logarithm finite at 0.
+        fan_floor: the start is drawn as for a layer with at least so many inputs and outputs together.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "eps": (0.0,)}

@@ -79,10 +79,18 @@ class NALU(Unit):
     .. math::
         a = W x, \quad m = \exp(W \log(|x| + \epsilon)), \quad g = \sigma(G x), \quad W = \tanh(\hat W)\,\sigma(\hat M)
 
-    ``weights="shared"``: one W for a and m; ``"separate"``: ``w_hat``, ``m_hat`` for a and ``w_hat_mul``,
-    ``m_hat_mul`` for m. All (out_features, in_features) and drawn as :class:`NAC`'s; ``gate`` G: (out_features,
-    in_features), Xavier uniform, no bias. No constraint, no penalty. Trask et al. (2018), section 3.2; Madsen &
-    Johansen (2020), appendix C.5.
+    ``w_hat``, ``m_hat`` (and ``w_hat_mul``, ``m_hat_mul``): (out_features, in_features), drawn as :class:`NAC`'s;
+    ``gate`` G: (out_features, in_features), Xavier uniform, no bias. No constraint, no penalty. Trask et al. (2018),
+    section 3.2; Madsen & Johansen (2020), appendix C.5.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        weights: ``"shared"``, one W for a and m; ``"separate"``, ``w_hat``, ``m_hat`` for a and ``w_hat_mul``,
+            ``m_hat_mul`` for m.
+        eps: ε, which keeps the logarithm finite at 0.
+        fan_floor: the start is drawn as for a layer with at least so many inputs and outputs together.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "weight_mul": (-1.0, 0.0, 1.0), "eps": (0.0,)}
@@ -149,8 +157,15 @@ class GNALU(Unit):
 
     with :math:`\tanh_φ z = \tanh(z \ln φ)`, :math:`σ_φ z = σ(z \ln φ)`; m is exp(W log(\|x\| + ε)) whatever the base.
     ``w_hat``, ``m_hat``, ``gate``: (out_features, in_features), drawn as :class:`NALU`'s (r too, from the variance of
-    base e). ``gate_base="e"`` keeps the gate's base, which the text does not change. No constraint, no penalty.
-    Mistry et al. (2022), section 4.4, eqs. 22 to 25; φ in the gate as run.
+    base e). No constraint, no penalty. Mistry et al. (2022), section 4.4, eqs. 22 to 25; φ in the gate as run.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        gate_base: ``"golden"``, φ in the gate too; ``"e"`` keeps the gate's base, which the text does not change.
+        eps: ε, which keeps the logarithm finite at 0.
+        fan_floor: the start is drawn as for a layer with at least so many inputs and outputs together.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "eps": (0.0,)}
@@ -212,6 +227,13 @@ class ComplexNALU(Unit):
     The paper does not say how a real output is taken from the complex m; here it is the real part, so that the layer
     maps reals to reals and W and G stay real. ``w_hat``, ``m_hat``, ``gate``: (out_features, in_features), drawn as
     :class:`NALU`'s. No constraint, no penalty. Trask et al. (2018), appendix F.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        eps: ε, which keeps the logarithm finite at 0.
+        fan_floor: the start is drawn as for a layer with at least so many inputs and outputs together.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "eps": (0.0,)}

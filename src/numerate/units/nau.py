@@ -32,8 +32,21 @@ class NAU(Unit):
 
     ``weight``: (out_features, in_features), drawn from U(-r, r), r = min(1/2, sqrt(6 / (I + O))), clamped to [-1, 1]
     after each step. Penalty: mean min(\|W\|, \|1 - \|W\|\|). Madsen & Johansen (2020), sections 2.1 and 2.6.
-    ``init="glorot"`` leaves out the 1/2, as section 2.6 is printed; no published number used it. ``clip="forward"``
-    leaves the weights free and clamps them in the equation alone (the ablation of appendix C.3, as run).
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        init: ``"truncated"``, as above; ``"glorot"`` leaves out the 1/2, as section 2.6 is printed. No published
+            number used it.
+        clip: ``"step"`` clamps the weights after each step; ``"forward"`` leaves them free and clamps them in the
+            equation alone (the ablation of appendix C.3, as run).
+        device, dtype: as in ``torch.nn.Linear``.
+
+    Example:
+        >>> unit = NAU(3, 1)
+        >>> _ = unit.weight.data.copy_(torch.tensor([[0.98, -1.0, 0.01]]))
+        >>> unit.snap_().formula("a b c")
+        a - b
     """
 
     bounds = {"weight": (-1.0, 1.0)}

@@ -57,15 +57,20 @@ class NLRL(Unit):
         z^{OR}_o = 1 - \prod_i (1 - A_{oi} \hat x_{oi}) \\
         y_o &= (1 - g_o)\,z^{AND}_o + g_o\,z^{OR}_o, \quad g = \sigma(G^{OUT})
 
-    ``form="and"`` and ``form="or"`` keep one of the two and negate it by De Morgan, :math:`y_o = (1 - g_o) z_o +
-    g_o (1 - z_o)`. ``gate="formula"`` follows eq. 29 as printed (g = 1 is OR), ``gate="words"`` the sentence above it
-    (g = 1 is AND).
-
     ``weight`` A and ``negation`` G^NEG: (out_features, in_features); ``output`` G^OUT: (out_features,). Inputs are
     truth values in [0, 1]; the formula is written for those, where \|x̂\| = x̂. Mistry et al. (2022),
     section 4.5. What it leaves open is chosen thus: A lies in [0, 1] (clamped after each step) and is drawn
     from U(1/4, 3/4), as NMU's; both gates' logits are drawn from U(-r, r), r = sqrt(6 / (I + O)), as NALU's gate; the
     output gate does not depend on the input (figure 8); eps is NAC•'s; there is no penalty.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        form: ``"full"``, as above; ``"and"`` and ``"or"`` keep one of the two and negate it by De Morgan,
+            :math:`y_o = (1 - g_o) z_o + g_o (1 - z_o)`.
+        gate: ``"formula"`` follows eq. 29 as printed (g = 1 is OR), ``"words"`` the sentence above it (g = 1 is AND).
+        eps: ε, which keeps the logarithm finite at 0.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     bounds = {"weight": (0.0, 1.0)}

@@ -29,9 +29,22 @@ class NMU(Unit):
     r"""Products with exact weights {0, 1}: :math:`z_o = \prod_i (W_{oi} x_i + 1 - W_{oi})`.
 
     ``weight``: (out_features, in_features), drawn from U(1/4, 3/4), clamped to [0, 1] after each step.
-    Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6. ``init="paper"`` draws with the
-    variance 1/4 that section 2.6 names, from U(1/2 - r, 1/2 + r), r = sqrt(3)/2; no published number used it.
-    ``clip="forward"`` leaves the weights free and clamps them in the equation (the ablation of appendix C.3, as run).
+    Penalty: mean min(\|W\|, \|1 - W\|). Madsen & Johansen (2020), sections 2.3 to 2.6.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        init: ``"narrow"``, as above; ``"paper"`` draws with the variance 1/4 that section 2.6 names, from
+            U(1/2 - r, 1/2 + r), r = sqrt(3)/2. No published number used it.
+        clip: ``"step"`` clamps the weights after each step; ``"forward"`` leaves them free and clamps them in the
+            equation (the ablation of appendix C.3, as run).
+        device, dtype: as in ``torch.nn.Linear``.
+
+    Example:
+        >>> unit = NMU(3, 1)
+        >>> _ = unit.weight.data.copy_(torch.tensor([[1.0, 0.0, 1.0]]))
+        >>> unit(torch.tensor([2.0, 5.0, 7.0]))
+        tensor([14.], grad_fn=<ProdBackward1>)
     """
 
     bounds = {"weight": (0.0, 1.0)}

@@ -71,10 +71,16 @@ class NPU(Unit):
         r_i = \hat g_i (|x_i| + ε) + 1 - \hat g_i, \quad k_i = \hat g_i π [x_i < 0], \quad \hat g = \min(\max(g, 0), 1)
 
     ``weight_real``: (out_features, in_features), Xavier uniform; ``weight_imag``: alike, zero; ``gate`` g:
-    (in_features,), 1/2, clipped in the equation alone (it may leave [0, 1]); ``clip_gate="step"`` clamps it after each
-    step too.
-    ε = 2^-23. Penalty: the sum of absolute values of all three. The sparsity error is the mean of the two matrices'
-    errors. Mistry et al. (2022), section 4.3, eqs. 17 to 20.
+    (in_features,), 1/2. Penalty: the sum of absolute values of all three. The sparsity error is the mean of the two
+    matrices' errors. Mistry et al. (2022), section 4.3, eqs. 17 to 20.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        eps: ε, 2^-23.
+        clip_gate: ``"forward"`` clips the gate in the equation alone (it may leave [0, 1]); ``"step"`` clamps it after
+            each step too.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight_real": (-1.0, 0.0, 1.0), "weight_imag": (0.0,), "gate": (0.0, 1.0), "eps": (0.0,)}
@@ -129,9 +135,15 @@ class NPU(Unit):
 class RealNPU(Unit):
     r"""Products of any powers: :math:`y = \exp(W \log r) \cos(W k)`, r and k of :class:`NPU`.
 
-    ``weight``: (out_features, in_features), Xavier uniform; ``gate`` g: (in_features,), 1/2, clipped in the equation
-    alone, or with ``clip_gate="step"`` after each step too. ε = 2^-23. Penalty: the sum of absolute values of both.
-    Mistry et al. (2022), section 4.3, eq. 21.
+    ``weight``: (out_features, in_features), Xavier uniform; ``gate`` g: (in_features,), 1/2. Penalty: the sum of
+    absolute values of both. Mistry et al. (2022), section 4.3, eq. 21.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        eps: ε, 2^-23.
+        clip_gate: ``"forward"`` clips the gate in the equation alone; ``"step"`` clamps it after each step too.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {"weight": (-1.0, 0.0, 1.0), "gate": (0.0, 1.0), "eps": (0.0,)}

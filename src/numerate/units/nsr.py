@@ -64,12 +64,19 @@ class NSR(Unit):
         y_o &= \sigma\Big(\sum_p s_{po} w^{\pm}_{po} + z_{po} w^0_{po} + b_{po}\Big)
 
     ``first``, ``second`` (the logits V): (paths, out_features, in_features); ``sign``, ``zero``, ``bias``: (paths,
-    out_features). ``paths`` is the redundancy, ``scale`` is λ: the smaller the differences, the larger it should be.
-    Output: y, (..., out_features); with ``pair=True`` y and then 1 - y, (..., 2 out_features).
+    out_features). Output: y, (..., out_features).
 
     Mistry et al. (2022), section 4.6, which gives no initialisation: V, w± and w0 are drawn from N(0, 1), b = 0.
     Discrete values: one input chosen by each V, and w±, w0, b in half steps from -20 to 20, among them the six
     comparisons (:func:`comparison`). There is no penalty.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        paths: the redundancy: comparisons side by side whose logits are added.
+        scale: λ. The smaller the differences that matter, the larger it should be.
+        pair: True gives y and then 1 - y, (..., 2 out_features).
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     levels = {

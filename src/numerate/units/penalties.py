@@ -124,7 +124,14 @@ class Saturating:
 
 @dataclass(frozen=True)
 class Growth:
-    """Starts at ``start``, multiplied by ``factor`` after every ``every`` steps until it reaches ``end`` (NPU)."""
+    """Starts at ``start``, multiplied by ``factor`` after every ``every`` steps until it reaches ``end`` (NPU).
+
+    Args:
+        start: the first value.
+        end: the largest value.
+        every: steps between two multiplications.
+        factor: what the value is multiplied by.
+    """
 
     start: float
     end: float

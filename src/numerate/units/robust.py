@@ -122,10 +122,17 @@ class NMRU(Unit):
     .. math:: \tilde x = [x, 1/(x + ε)], \quad m = |\tilde x|, \quad k = π [\tilde x < 0]
 
     ``weight``: (out_features, 2 in_features), the second half for the reciprocals, drawn from U(1/4, 3/4), clamped to
-    [0, 1] after each step. ε = ``eps`` = 2^-23 in training, ``eval_eps`` = 0 in evaluation, where a zero input gives
-    NaN unless its reciprocal is chosen. ``sign=False`` leaves out the cosine. ``gate=True`` adds RealNPU's relevance
-    gate, ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1]: :math:`m = g |\tilde x| + 1 - g`,
-    :math:`k = g π [\tilde x < 0]`. Penalty: mean min(\|W\|, \|1 - W\|). Mistry et al. (2022, division).
+    [0, 1] after each step. Penalty: mean min(\|W\|, \|1 - W\|). Mistry et al. (2022, division).
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        sign: False leaves out the cosine.
+        gate: True adds RealNPU's relevance gate, ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1]:
+            :math:`m = g |\tilde x| + 1 - g`, :math:`k = g π [\tilde x < 0]`.
+        eps: ε in training, 2^-23.
+        eval_eps: ε in evaluation, 0: a zero input gives NaN unless its reciprocal is chosen.
+        device, dtype: as in ``torch.nn.Linear``.
     """
 
     bounds = {"weight": (0.0, 1.0), "gate": (0.0, 1.0)}
