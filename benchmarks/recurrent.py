@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate import recurrent
-from numerate.recurrent import fast
-from numerate.recurrent.fast import use_loop
+from numerate.recurrent.dispatch import choose, use_loop
 from numerate.units import NAU
 
 Run = Callable[[], None]
@@ -224,7 +223,7 @@ def _by_cudnn(run: Run) -> Run:
     """The operation of torch that the layer takes where it has no loop of its own."""
 
     def fused() -> None:
-        with mock.patch.object(fast, "_native_loop", return_value=None):
+        with mock.patch.object(choose, "compiled_loop", return_value=None):
             run()
 
     return fused

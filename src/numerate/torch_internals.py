@@ -4,7 +4,7 @@ Another version of torch may move them: this file is then the one to mend, and t
 say what is broken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ __all__ = [
     "is_batch_of_gradients",
     "make_fx",
     "operation_name",
+    "scan",
     "tree_flatten",
     "tree_map",
     "tree_unflatten",
@@ -42,6 +43,13 @@ def operation_name(target: Any) -> str:
 def is_batch_of_gradients(tensor: Tensor) -> bool:
     """Whether a tensor is a batch inside ``vmap`` (``is_grads_batched``), whose numbers have no address."""
     return is_batchedtensor(tensor) or is_legacy_batchedtensor(tensor)
+
+
+def scan() -> Callable[..., Any]:
+    """torch's loop over an unknown number of steps, as one operation of an exported program."""
+    from torch._higher_order_ops.scan import scan  # here, as it imports the compiler
+
+    return scan
 
 
 def under_transform() -> bool:

@@ -4,6 +4,7 @@ The layers and their options are in ``recurrent_cases.py``; transformations in `
 """
 
 import copy
+import importlib
 import io
 import re
 
@@ -299,3 +300,24 @@ def test_gpu_agrees(name, options):
         output.square().sum().backward()
         results.append([output, *state, *(p.grad for p in model.parameters() if p.grad is not None)])
     equal([value.cpu() for value in results[1]], results[0])
+
+
+HOMES = {  # where stored results look for a class
+    **dict.fromkeys((name for name in LAYERS if name.endswith(("LSTM", "GRU"))), "ready"),
+    **{
+        name: name.lower()
+        for name in ("LSTM", "GRU", "RNN", "JANET", "NRU", "EURNN", "GORU", "UGRNN", "RMC", "DNC", "RMA")
+    },
+    "StatisticalRU": "statistical",
+    "UnitRNN": "unit",
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_stored_results_find_the_class_where_it_always_was(name):
+    layer = LAYERS[name]
+    assert layer.__module__ == f"numerate.recurrent.{HOMES[name]}"
+    assert getattr(importlib.import_module(layer.__module__), name) is layer
+    cell = layer.cell_type
+    assert getattr(importlib.import_module(cell.__module__), cell.__name__) is cell
+    assert layer.preset or cell.__module__ == layer.__module__

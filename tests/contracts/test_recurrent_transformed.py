@@ -72,6 +72,9 @@ def test_activate_is_a_pure_function_of_tensors(name, options):
 KINDS = [name for name in LAYERS if name in ("OMLSTM", "URLSTM", "URGRU") or not LAYERS[name].preset]
 
 
+compiler_looks_at_gradients = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+
+
 class Every(nn.Module):
     """Every layer on one input."""
 
@@ -104,7 +107,7 @@ def test_compiles_to_native_code():
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's compiler itself looks there
+@compiler_looks_at_gradients
 @pytest.mark.parametrize("name", ["URLSTM", "NRU", "DNC"])
 def test_a_compiled_model_leaves_long_sequences_to_the_loop(name):
     layer, x = make(name, {}, dtype=torch.float32), sequence(40, B, I, dtype=torch.float32)
@@ -134,6 +137,68 @@ def test_exports_with_a_free_batch():
     program = torch.export.export(every, (x,), dynamic_shapes=({1: torch.export.Dim("batch")},))
     x = sequence(2, 7, I, dtype=torch.float32)
     torch.testing.assert_close(program.module()(x), every(x))
+
+
+def assert_exports_with_a_free_length(layer):
+    free = {0: torch.export.Dim("time", max=1000), 1: torch.export.Dim("batch")}
+    x = sequence(4, B, I, dtype=torch.float32)
+    program = torch.export.export(layer, (x,), dynamic_shapes=(free,)).module()
+    for steps in (1, 3, 40):
+        x = sequence(steps, 2, I, dtype=torch.float32)
+        torch.testing.assert_close(program(x), layer(x), rtol=1e-4, atol=1e-4)
+
+
+@compiler_looks_at_gradients
+def test_exports_with_a_free_length():
+    assert_exports_with_a_free_length(make("NRU", {}, dtype=torch.float32))
+
+
+@pytest.mark.slow
+@compiler_looks_at_gradients
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_exports_with_a_free_length(name):
+    assert_exports_with_a_free_length(make(name, {}, dtype=torch.float32))
+
+
+@pytest.mark.slow
+@compiler_looks_at_gradients
+def test_layers_and_directions_export_with_a_free_length():
+    assert_exports_with_a_free_length(make("URLSTM", {}, dtype=torch.float32, layers=2, bidirectional=True))
+
+
+def test_zoneout_needs_a_known_length_to_be_exported():
+    model, x = make("LSTM", {"zoneout": 0.1}, dtype=torch.float32), sequence(4, B, I, dtype=torch.float32)
+    with pytest.raises(ValueError, match="export with a fixed time dimension"):
+        torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("time", max=1000)},))
+
+
+def test_a_whole_graph_of_a_long_sequence_is_refused_with_the_reason():
+    model, x = make("URLSTM", {}, dtype=torch.float32), sequence(16, B, I, dtype=torch.float32)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"take up to 15 steps into a compiled graph .* compile without fullgraph=True"):
+        torch.compile(model, fullgraph=True, backend="eager")(x)
+    torch.compile(model, fullgraph=True, backend="eager")(x[:15])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", ["LSTM", "NRU"])
+def test_scripting_is_refused_and_tracing_works(name):
+    model = nn.Sequential(nn.Linear(I, I), make(name, {}, dtype=torch.float32))
+    with pytest.raises(NotImplementedError, match=f"torch.jit.script cannot compile {name}: use torch.export"):
+        torch.jit.script(model)
+    x, other = (sequence(20, B, I, dtype=torch.float32, seed=seed) for seed in (1, 2))
+    traced = torch.jit.trace(model, (x,), check_trace=False)
+    torch.testing.assert_close(traced(other), model(other))
+
+
+@cases(variants=False)
+def test_shapes_without_numbers(name, options):
+    layer = make(name, options, device="meta", dtype=torch.float32)
+    for steps in (3, 40):
+        output, state = layer(torch.empty(steps, B, I, device="meta"))
+        assert output.shape == (steps, B, layer.output_size)
+        assert output.device.type == "meta"
+        assert all(entry.shape[:2] == (1, B) for entry in state)
 
 
 def test_onnx_runtime_agrees():

@@ -35,11 +35,10 @@ from numerate.recurrent import (
     CellLayer,
     ColumnCell,
     NRUCell,
-    fast,
 )
-from numerate.recurrent.fast import use_loop
-from numerate.recurrent.nru_cuda import CudaNRULoop
-from numerate.recurrent.unroll import walk as walk_plainly
+from numerate.recurrent.dispatch import choose, use_loop
+from numerate.recurrent.dispatch.plain import plain_steps
+from numerate.recurrent.nru_loops.cuda import CudaNRULoop
 
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -163,7 +162,7 @@ def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk, exact: float 
     gx, weight, *rest = inputs
     state, extras = tuple(rest[: len(state)]), tuple(rest[len(state) :])
     prepared = cell.prepared_with(p, weight, extras)
-    outputs, final = walk_plainly(cell, gx, prepared, state, sizes=rows, reverse=reverse)
+    outputs, final = plain_steps(cell, gx, prepared, state, batch_sizes=rows, reverse=reverse)
     above = [torch.randn_like(outputs).to(dtype).float(), *(torch.randn_like(entry) for entry in final)]
     expected = torch.autograd.grad([outputs, *final], inputs, above)
 
@@ -294,7 +293,7 @@ def test_layers_hand_over_the_right_types(
     lengths = torch.tensor([5, 3, 5, 1, 2, 5, 4])
     expected = results(reference, x.float(), "plain", lengths)
     rough = results(layer, x, "plain", lengths)
-    monkeypatch.setattr(fast, "_native_loop", loop)
+    monkeypatch.setattr(choose, "compiled_loop", loop)
     found = results(layer, x, "native", lengths)
     for wanted, other, got in zip(expected, rough, found):
         assert got.dtype == dtype

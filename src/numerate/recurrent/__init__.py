@@ -1,9 +1,9 @@
 """Recurrent units: cells as data and pure steps, gates that combine with them, and one module that unrolls any."""
 
 from numerate.recurrent.cell import Cell, ColumnCell
+from numerate.recurrent.dispatch import use_loop
 from numerate.recurrent.dnc import DNC, DNCCell
 from numerate.recurrent.eurnn import EURNN, EURNNCell
-from numerate.recurrent.fast import use_loop
 from numerate.recurrent.gates import GATES, Gate, cumax, refine, timescale
 from numerate.recurrent.goru import GORU, GORUCell
 from numerate.recurrent.gru import GRU, GRUCell
@@ -12,7 +12,7 @@ from numerate.recurrent.janet import JANET, JANETCell
 from numerate.recurrent.layer import CellLayer, Inspection, Recurrent, Step
 from numerate.recurrent.lstm import LSTM, LSTMCell
 from numerate.recurrent.nru import NRU, NRUCell
-from numerate.recurrent.ready import (
+from numerate.recurrent.presets import (
     CGRU,
     CLSTM,
     OGRU,

@@ -24,8 +24,8 @@ Most cells are more than that, a :class:`ColumnCell`: one recurrent product, the
 - ``"general"``: only ``step`` is given.
 
 A compiled loop therefore needs ``gx``, ``recurrent_weight(p)``, ``extras(p)``, the initial state and a trace of
-``activate``. A cell gives it as ``native_loop``, and it is chosen in :mod:`numerate.recurrent.unroll`, the only place
-that walks along time.
+``activate``. A cell gives it as ``native_loop``, and it is chosen in :mod:`numerate.recurrent.dispatch`, the only
+place that walks along time.
 """
 
 from abc import ABC, abstractmethod
@@ -56,6 +56,11 @@ def linear(x: Tensor, weight: Tensor, *biases: Tensor | None) -> Tensor:
     """``x @ weight.T`` plus those of the biases that exist; (..., I), (O, I), (O,) -> (..., O)."""
     present = [bias for bias in biases if bias is not None]
     return F.linear(x, weight, sum(present[1:], present[0]) if present else None)
+
+
+def autocast_enabled(device: torch.device) -> bool:
+    """Whether autocast is on for a device; devices without autocast (``meta``) have it off."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
 def empty_parameters(

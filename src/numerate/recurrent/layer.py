@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from numerate.checks import one_of, positive
-from numerate.recurrent.cell import Cell, Parts, State
+from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled
+from numerate.recurrent.dispatch.plain import Observer
+from numerate.recurrent.dispatch.unroll import unroll
 from numerate.recurrent.gates import timescale
-from numerate.recurrent.unroll import Observer, unroll
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def rate(name: str, value: float) -> float:
 def check_type(module: nn.Module, name: str, what: str, x: Tensor) -> None:
     """One clear sentence if ``x`` is not of the parameters' type, which autocast allows."""
     dtype = next((p.dtype for p in module.parameters()), x.dtype)
-    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+    if x.dtype != dtype and not autocast_enabled(x.device):
         raise ValueError(f"{name} has parameters of {dtype}, got {what} of {x.dtype}: convert one of them")
 
 
@@ -177,6 +178,13 @@ class Recurrent(nn.Module):
             for reverse in range(len(self.directions)):
                 cell.reset(self.parts(layer, bool(reverse)), generator)
 
+    def __prepare_scriptable__(self) -> "Recurrent":
+        """Called by ``torch.jit.script``, which cannot compile a loop that is chosen in Python."""
+        raise NotImplementedError(
+            f"torch.jit.script cannot compile {type(self).__name__}: "
+            "use torch.export, or torch.jit.trace for sequences of one length"
+        )
+
     def flatten_parameters(self) -> None:
         """Nothing: here for code that was written for ``torch.nn.LSTM``."""
 
@@ -208,8 +216,8 @@ class Recurrent(nn.Module):
             data = data.unsqueeze(1)
         elif packed is None and self.batch_first:
             data = data.transpose(0, 1)
-        sizes = None if packed is None else packed.batch_sizes.tolist()
-        batch = data.shape[1] if sizes is None else sizes[0]
+        batch_sizes = None if packed is None else packed.batch_sizes.tolist()
+        batch = data.shape[1] if batch_sizes is None else batch_sizes[0]
         start = self._initial_state(data, batch, hx, single, None if packed is None else packed.sorted_indices)
         final: list[State] = []
         for layer, cell in enumerate(self.cells):
@@ -224,7 +232,7 @@ class Recurrent(nn.Module):
                     self._dropped(self.parts(layer, bool(reverse))),
                     data,
                     start[k],
-                    sizes=sizes,
+                    batch_sizes=batch_sizes,
                     reverse=bool(reverse),
                     zoneout=self.zoneout,
                     training=self.training,

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from numerate.checks import number, one_of
 from numerate.loops.timeloops.timeloop import SequenceLoop
-from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
+from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled, empty_parameters
 from numerate.recurrent.layer import CellLayer
-from numerate.recurrent.nru_cuda import CudaNRULoop
-from numerate.recurrent.nru_loop import NRULoop
+from numerate.recurrent.nru_loops.cpu import NRULoop
+from numerate.recurrent.nru_loops.cuda import CudaNRULoop
 
 EPS = 1e-12
 HIGHEST_ORDER = 8
@@ -260,7 +260,7 @@ class NRUCell(Cell):
 
     def change(self, heads: Tensor) -> Tensor:
         """m' - m from the heads' numbers; (B, sum of ``head_blocks``) -> (B, M)."""
-        if torch.is_autocast_enabled(heads.device.type):
+        if autocast_enabled(heads.device):
             with torch.autocast(heads.device.type, enabled=False):
                 return self.change(heads)
         wide = heads.to(torch.promote_types(heads.dtype, torch.float32))  # fifth powers vanish in half precision

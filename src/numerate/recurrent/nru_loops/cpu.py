@@ -1,4 +1,4 @@
-"""The NRU's native loop over time, written by hand: faster than what could be emitted, and checked against the step."""
+"""The NRU's loop over time on a CPU."""
 
 import ctypes
 from collections.abc import Sequence

@@ -17,8 +17,11 @@ from torch.utils.checkpoint import checkpoint
 import numerate.recurrent as recurrent
 from numerate.loops.timeloops import timeloop
 from numerate.loops.toolchain import native
-from numerate.recurrent import GRU, LSTM, NRU, URGRU, URLSTM, CellLayer, Recurrent, fast, use_loop
-from numerate.recurrent.unroll import walk
+from numerate.recurrent import GRU, LSTM, NRU, URGRU, URLSTM, CellLayer, Recurrent, use_loop
+from numerate.recurrent.dispatch import choose
+from numerate.recurrent.dispatch.fused import run_fused
+from numerate.recurrent.dispatch.mode import SHORTEST, Mode
+from numerate.recurrent.dispatch.plain import plain_steps
 
 needs_compiler = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 pytestmark = needs_compiler
@@ -57,7 +60,7 @@ def states(layer: Recurrent, batch: int = B) -> tuple[Tensor, ...]:
     return tuple(torch.randn(len(layer.part_names), batch, *shape, dtype=dtype) / 2 for shape in shapes)
 
 
-def run(layer: nn.Module, x: Any, hx: tuple[Tensor, ...] | None, mode: fast.Mode, seed: int = 0) -> list[Tensor]:
+def run(layer: nn.Module, x: Any, hx: tuple[Tensor, ...] | None, mode: Mode, seed: int = 0) -> list[Tensor]:
     """Outputs, final state and the gradients of input, initial state and parameters."""
     data = x.data if isinstance(x, PackedSequence) else x
     data = data.clone().requires_grad_()
@@ -239,7 +242,7 @@ def test_batches_of_gradients(kind: type[CellLayer], options: dict[str, Any], co
 
 def test_first_use_from_several_threads() -> None:
     layers = [kind(I, 37) for kind in (URLSTM, URGRU, GRU, GRU)]  # a size that no other test has traced
-    x = torch.randn(fast.SHORTEST, B, I)
+    x = torch.randn(SHORTEST, B, I)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda layer: layer(x)[0], layers))
     for layer, outputs in zip(layers, found):
@@ -250,12 +253,12 @@ def test_first_use_from_several_threads() -> None:
 def test_a_loop_is_built_once_whichever_threads_ask() -> None:
     cell = URLSTM(1, 39).cell
     with ThreadPoolExecutor(4) as pool:
-        loops = set(pool.map(lambda _: fast._native_loop(cell, torch.device("cpu"), torch.float32), range(4)))
+        loops = set(pool.map(lambda _: choose.compiled_loop(cell, torch.device("cpu"), torch.float32), range(4)))
     assert len(loops) == 1
 
 
 def test_first_use_under_activation_checkpoints(count: list[int]) -> None:
-    layer, x = URLSTM(I, 43), torch.randn(fast.SHORTEST, B, I)  # a size that no other test has traced
+    layer, x = URLSTM(I, 43), torch.randn(SHORTEST, B, I)  # a size that no other test has traced
     outputs: Any = checkpoint(lambda x: layer(x)[0], x, use_reentrant=False)
     found = torch.autograd.grad(outputs.sum(), list(layer.parameters()))
     assert len(count) == 2  # forwards, and again on the way back
@@ -264,14 +267,14 @@ def test_first_use_under_activation_checkpoints(count: list[int]) -> None:
 
 
 def test_first_use_while_looking_for_nan(count: list[int]) -> None:
-    layer, x = URLSTM(I, 44), torch.randn(fast.SHORTEST, B, I)
+    layer, x = URLSTM(I, 44), torch.randn(SHORTEST, B, I)
     with torch.autograd.set_detect_anomaly(True):
         layer(x)[0].sum().backward()
     assert count
 
 
 def test_first_use_draws_the_same_dropout_as_the_second() -> None:
-    layer, x, outputs = LSTM(I, 45, 2, dropout=0.5), torch.randn(fast.SHORTEST, B, I), []
+    layer, x, outputs = LSTM(I, 45, 2, dropout=0.5), torch.randn(SHORTEST, B, I), []
     for _ in range(2):
         torch.manual_seed(1)
         outputs.append(layer(x)[0])
@@ -298,7 +301,7 @@ def test_autocast_on_a_cpu_keeps_single_precision(kind: type[CellLayer], options
 @pytest.mark.parametrize("name", ["RNN", "NRU", "GRU", "EURNN", "LSTM"])
 def test_autocast_gives_back_the_types_that_came_in(name: str, dtype: torch.dtype, count: list[int]) -> None:
     layer = make(name, torch.float32, **OPTIONS[name][0])
-    for steps in (fast.SHORTEST - 1, fast.SHORTEST):
+    for steps in (SHORTEST - 1, SHORTEST):
         x, hx = torch.randn(steps, B, I, dtype=dtype), states(layer)
         with torch.autocast("cpu", torch.bfloat16):
             outputs, final = layer(x)
@@ -357,17 +360,46 @@ def test_takes_plain_steps(use: Callable[[Tensor], Any], count: list[int]) -> No
     assert not count
 
 
+def test_one_function_says_which_loop_runs_and_why() -> None:
+    layer = make("LSTM", torch.float32)
+
+    def chosen(x: Tensor, dtype: torch.dtype = torch.float32, stepwise: bool = False, layer: Recurrent = layer) -> Any:
+        state = tuple(torch.zeros(x.shape[1], H, dtype=dtype, device=x.device) for _ in range(2))
+        return choose.choose(layer.cell, layer.parts(), x, state, None, False, stepwise)
+
+    long, short = torch.randn(SHORTEST, B, I), torch.randn(SHORTEST - 1, B, I)
+    assert chosen(long).kind == "native"
+    assert chosen(long).dtype == torch.float32
+    assert chosen(short) == ("plain", "the sequence is short", None, None)
+    assert chosen(long[:, :0]).reason == "the sequence is short"
+    assert chosen(long, stepwise=True).reason == "zoneout or inspection acts between steps"
+    assert chosen(long, torch.float64).reason == "types of number differ"
+    assert chosen(long.to("meta")).reason == "no native loop runs on meta"
+    assert vmap(lambda x: x * len(chosen(x).reason), in_dims=3)(long[..., None]).max() > 0  # "... transformed"
+    with use_loop("plain"):
+        assert chosen(long).reason == "plain steps were asked for"
+    with use_loop("native"):
+        assert chosen(short).kind == "native"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert chosen(long.bfloat16()).dtype == torch.float32
+    general = make("GRU", torch.float32, reset_after=False)
+    state = (torch.zeros(B, H),)
+    assert choose.choose(general.cell, general.parts(), long, state, None, False, False).reason == (
+        "the cell has no native loop"
+    )
+
+
 def test_short_sequences_are_not_worth_compiling_for(count: list[int]) -> None:
     layer = make("LSTM", torch.float32)
-    layer(torch.randn(fast.SHORTEST - 1, B, I))
+    layer(torch.randn(SHORTEST - 1, B, I))
     assert not count
-    layer(torch.randn(fast.SHORTEST, B, I))
+    layer(torch.randn(SHORTEST, B, I))
     assert count
 
 
 def test_environment_chooses_the_loop(monkeypatch: pytest.MonkeyPatch, count: list[int]) -> None:
     monkeypatch.setenv("NUMERATE_LOOP", "plain")
-    make("LSTM", torch.float32)(torch.randn(fast.SHORTEST, B, I))
+    make("LSTM", torch.float32)(torch.randn(SHORTEST, B, I))
     assert not count
     monkeypatch.setenv("NUMERATE_LOOP", "fastest")
     with pytest.raises(ValueError, match="NUMERATE_LOOP must be one of auto, plain, native, got 'fastest'"):
@@ -382,17 +414,17 @@ def test_without_a_compiler_one_notice_and_the_same_numbers(
     def missing() -> tuple[str, ...]:
         raise native.NoCompiler("no C++ compiler found")
 
-    layers, x = [make(name, torch.float32) for name in ("UGRNN", "JANET", "NRU")], torch.randn(fast.SHORTEST, B, I)
+    layers, x = [make(name, torch.float32) for name in ("UGRNN", "JANET", "NRU")], torch.randn(SHORTEST, B, I)
     expected = [layer(x)[0] for layer in layers]
     monkeypatch.setattr(native, "find_compiler", missing)
-    fast._built.cache_clear()
-    fast._told.clear()
+    choose._compiled.cache_clear()
+    choose._told.clear()
     count.clear()
     try:
         with caplog.at_level(logging.WARNING, "numerate"):
             found = [layer(x)[0] for layer in layers]
     finally:
-        fast._built.cache_clear()
+        choose._compiled.cache_clear()
     torch.testing.assert_close(found, expected)
     assert not count
     assert [r.message for r in caplog.records if r.name == "numerate"] == [
@@ -408,14 +440,14 @@ def test_a_compiler_that_fails_is_one_line(
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path / "cache"))
-    fast._built.cache_clear()
-    fast._told.clear()
+    choose._compiled.cache_clear()
+    choose._told.clear()
     try:
         with caplog.at_level(logging.WARNING, "numerate"):
             for name in ("UGRNN", "JANET"):
-                make(name, torch.float32)(torch.randn(fast.SHORTEST, B, I))
+                make(name, torch.float32)(torch.randn(SHORTEST, B, I))
     finally:
-        fast._built.cache_clear()
+        choose._compiled.cache_clear()
     assert [r.message for r in caplog.records if r.name == "numerate"] == [
         f"no native time loop ({script} failed: error: no space); steps run one by one, which is slower"
     ]
@@ -434,9 +466,9 @@ def test_fused_operations_are_the_same_mathematics(name: str, reverse: bool) -> 
     start = tuple(entry[0].requires_grad_() for entry in states(layer))
 
     def plain(gx: Tensor, prepared: Any, state: Any) -> Any:
-        return walk(cell, gx, prepared, state, reverse=reverse)
+        return plain_steps(cell, gx, prepared, state, reverse=reverse)
 
-    ways = [plain(cell.project(x, p), cell.prepare(p), start), fast._fused(cell, p, x, start, reverse, plain)]
+    ways = [plain(cell.project(x, p), cell.prepare(p), start), run_fused(cell, p, x, start, reverse, plain)]
     inputs, found = [x, *start, *p.values()], []
     for outputs, final in ways:
         loss = outputs.square().sum() + sum(entry.pow(3).sum() for entry in final)

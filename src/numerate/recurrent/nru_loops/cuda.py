@@ -1,4 +1,4 @@
-"""The NRU's loop over time on a GPU, written by hand; as :mod:`numerate.recurrent.nru_loop` on the CPU."""
+"""The NRU's loop over time on a GPU; as :mod:`numerate.recurrent.nru_loops.cpu` on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

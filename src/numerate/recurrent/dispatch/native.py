@@ -1,0 +1,47 @@
+"""Run a cell's compiled loop over time."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from numerate.loops.timeloops import timeloop
+from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
+from numerate.recurrent.cell import Cell, Parts, State
+
+PlainSteps = Callable[[Tensor, Parts, State], tuple[Tensor, State]]
+"""Plain steps from projected inputs, prepared parameters and a state: second derivatives and batches of gradients."""
+
+
+def run_native(
+    cell: Cell,
+    p: Parts,
+    x: Tensor,
+    state: State,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+    loop: SequenceLoop,
+    plain: PlainSteps,
+) -> tuple[Tensor, State]:
+    """As :func:`numerate.recurrent.dispatch.unroll.unroll`, by ``loop``, whose type of number x and p have."""
+    equal, steps = batch_sizes is None, x.shape[0]
+    number = torch.promote_types(loop.dtype, torch.float32)
+    walk = Walk((x.shape[1],) * steps if batch_sizes is None else tuple(batch_sizes), reverse)
+
+    def again(gx: Tensor, weight: Tensor, state: State, extras: State) -> tuple[Tensor, State]:
+        gx = (gx.unflatten(0, (steps, -1)) if equal else gx).to(number)
+        outputs, final = plain(gx, cell.prepared_with(p, weight.to(number), extras), state)
+        return (outputs.flatten(0, 1) if equal else outputs).to(loop.dtype), final
+
+    weight, extras = cell.loop_operands(p)
+    gx = cell.project(x, _by_columns(p) if x.device.type == "cpu" else p)
+    gx = (gx.flatten(0, 1) if equal else gx).to(loop.dtype)
+    start, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
+    outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), start, extras, again)
+    return (outputs.unflatten(0, (steps, -1)) if equal else outputs), final
+
+
+def _by_columns(p: Parts) -> Parts:
+    """The same parameters, the input weight laid out so that its gradient is the faster one of two equal products."""
+    weight = p.get("weight_ih")
+    return p if weight is None else {**p, "weight_ih": weight.mT.contiguous().mT}
