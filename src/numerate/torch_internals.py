@@ -4,7 +4,7 @@ Another version of torch may move them: this file is then the one to mend, and t
 say what is broken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,12 +59,12 @@ def under_transform() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def fused_lstm(x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def fused_lstm(x: Tensor, state: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """torch's LSTM of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h, c."""
     return torch._VF.lstm(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
 
 
-def fused_gru(x: Tensor, state: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def fused_gru(x: Tensor, state: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
     """torch's GRU of one layer over a whole sequence, with biases; x: (T, B, I) -> outputs (T, B, H), h."""
     return torch._VF.gru(x, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
 

@@ -61,7 +61,7 @@ def losses(one: Program) -> Tensor:
 
 
 @pytest.mark.parametrize("module", [*UNITS, Signs()], ids=lambda m: m if isinstance(m, str) else type(m).__name__)
-def test_by_cases_gives_the_same_losses(module):
+def test_enumerated_booleans_give_the_same_losses(module):
     one = program(unit(module) if isinstance(module, str) else module)
     torch.testing.assert_close(losses(enumerate_booleans(one)), losses(one), rtol=1e-6, atol=0, equal_nan=True)
 

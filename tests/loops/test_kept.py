@@ -78,7 +78,8 @@ def version(training):
 
 RELATED = [
     *("units/nmu.py", "units/base.py", "tasks/single_module.py", "tasks/task.py", "streams.py", "train/stack.py"),
-    *("train/specification.py", "loops/step.py", "loops/cpp/pipeline.py", "loops/cuda/pipeline.py", "units/__init__.py"),
+    *("train/specification.py", "loops/step.py", "units/__init__.py"),
+    *("loops/cpp/pipeline.py", "loops/cuda/pipeline.py"),
     *("loops/toolchain/prelude.hpp", "loops/cuda/prelude.cuh", "loops/passes/enumerate_booleans.py"),
 ]
 UNRELATED = [

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule, tables
+from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule
 from numerate.loops.cpp.tuning import CHUNK, L1_BYTES
 from numerate.loops.form.ir import Buffer, Program, Stage, Statement, View, depending, needed, sources
-from numerate.loops.kernel.builder import variable
+from numerate.loops.kernel.builder import tables, variable
 from numerate.loops.kernel.form import (
     Array,
     Assign,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE, STACK_VECTORS, UNROLLING
-from numerate.loops.form.ir import Buffer, Operand, Program, Statement, View, operands
+from numerate.loops.form.ir import Buffer, Operand, Program, View
 from numerate.loops.kernel.builder import LOOPS, NestBuilder, variable
-from numerate.loops.kernel.form import AddExamples, Array, Assign, For, Table
+from numerate.loops.kernel.form import AddExamples, Array, Assign, For
 from numerate.loops.kernel.values import Constant, Element, Index, Packed, Target, Type, Value, place_of
 from numerate.loops.passes.addresses import addressed
 from numerate.loops.passes.nests import Nest, Placed, arrange_loops, loop_strides
@@ -31,21 +31,12 @@ class CpuSchedule:
 
 def nests_of_stages(program: Program) -> list[tuple[list[Nest], list[Nest]]]:
     """Group the statements of every stage into loop nests: small axes are unrolled, large ones become loops."""
-    parts = ((stage.member, stage.batch) for stage in program.stages)
-    return [tuple(arrange_loops(part, UNROLLING) for part in both) for both in parts]  # type: ignore[misc]
+    return [(arrange_loops(s.member, UNROLLING), arrange_loops(s.batch, UNROLLING)) for s in program.stages]
 
 
 def in_memory(program: Program, nests: list[tuple[list[Nest], list[Nest]]]) -> set[Buffer]:
     """Values that lie in memory rather than in registers."""
     return addressed(program, [nest for both in nests for part in both for nest in part])
-
-
-def tables(program: Program) -> list[Table]:
-    """Numbers that are the same for all members."""
-    statements: list[Statement] = [s for stage in program.stages for s in (*stage.member, *stage.batch)]
-    views = [v for s in statements for v in operands(s) if isinstance(v, View)]
-    buffers = dict.fromkeys(view.buffer for view in views if view.buffer.values is not None)
-    return [Table(b.name, b.kind, b.values or ()) for b in buffers]
 
 
 class CpuBuilder(NestBuilder):

@@ -1,9 +1,9 @@
 """The C++ kernel that trains: for a range of groups of members, all steps of a call."""
 
-from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule, tables
+from numerate.loops.cpp.statements import CpuBuilder, CpuSchedule
 from numerate.loops.cpp.tuning import EXAMPLES_AT_ONCE, UNROLLING, UNROLLING_OF_COPIES
 from numerate.loops.form.ir import BatchSum, Buffer, Map, Program, Stage, View, operands, sources
-from numerate.loops.kernel.builder import variable
+from numerate.loops.kernel.builder import tables, variable
 from numerate.loops.kernel.form import Array, Draw, For, Function, NoteDivergence, Parameter, StartStep, Stream
 from numerate.loops.kernel.values import MEMBER, Broadcast, Constant, Drawn, Index, Packed, Type
 from numerate.loops.passes.nests import TILE, Nest, arrange_loops, loop_strides, places

@@ -5,7 +5,7 @@ from numerate.loops.passes.nests import Unrolling
 EXAMPLES_AT_ONCE = 4
 """Examples in a block of the prelude: a weight is loaded once for them (1.4 to 2.6 times as fast with 100 inputs)."""
 UNROLLING = Unrolling(axis=16, statement=20, expensive=8)
-"""Each time a statement is written out it is four vectors, and compilers take long over long functions."""
+"""An unrolled statement is four vectors each time, and compilers take long over long functions."""
 UNROLLING_OF_COPIES = Unrolling(axis=16, statement=40, expensive=8)
 """The same for a member's values that become the next step's, of one vector each."""
 STACK_VECTORS = 64

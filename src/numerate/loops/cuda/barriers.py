@@ -7,7 +7,7 @@ from numerate.loops.kernel.form import Barrier, For, If, Reads, Scope, Statement
 from numerate.loops.passes.distribute import moves, sizes
 
 Pattern = tuple[tuple[int, ...], tuple[int, ...], int]
-"""A loop over elements, shared out among threads: its sizes, how far the view moves, and where it begins."""
+"""A loop over elements, distributed among threads: its sizes, how far the view moves, and where it begins."""
 
 
 def insert_barriers(body: list[Statement], memory: Mapping[Buffer, str]) -> list[Statement]:

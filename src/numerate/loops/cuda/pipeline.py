@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from numerate.loops.cuda.barriers import insert_barriers
 from numerate.loops.cuda.evaluation import entry, fits, side_by_side_function, wide_function, widen
 from numerate.loops.cuda.source import Source, source_of
-from numerate.loops.cuda.statements import GpuSchedule, tables, values_of_data
+from numerate.loops.cuda.statements import GpuSchedule, values_of_data
 from numerate.loops.cuda.training import rows_at_once, training_function
 from numerate.loops.cuda.tuning import (
     LARGE_EVALUATION,
@@ -22,6 +22,7 @@ from numerate.loops.cuda.tuning import (
     UNROLLING,
 )
 from numerate.loops.form.ir import Buffer, Program, sources
+from numerate.loops.kernel.builder import tables
 from numerate.loops.kernel.form import Function, Kernel
 from numerate.loops.passes.batch_sums import large_batch_sums, reject_batch_sums
 from numerate.loops.passes.distribute import distribute, latest

@@ -126,9 +126,10 @@ template <float (*JOIN)(float, float)> INLINE float over_threads(float value, fl
   return value;
 }
 
-// The mean losses of COUNT members from the sums of all threads of a block; `parts`: one number per member and warp, in
-// shared memory. What lies in shared memory is free after.
-template <int COUNT> INLINE void mean_over_threads(double *sums, double (*parts)[(THREADS + 31) / 32], float *losses, int count) {
+// The mean losses of the COUNT members from `member` on, from the sums of all threads of a block; `parts`: one number per
+// member and warp, in shared memory. What lies in shared memory is free after.
+template <int COUNT>
+INLINE void mean_over_threads(double *sums, double (*parts)[(THREADS + 31) / 32], float *losses, int member, int count) {
   const int thread = threadIdx.x;
   UNROLL for (int m = 0; m < COUNT; m++) {
     sums[m] = over_warp(sums[m]);
@@ -138,7 +139,7 @@ template <int COUNT> INLINE void mean_over_threads(double *sums, double (*parts)
   if (thread < COUNT) {
     double sum = parts[thread][0];
     UNROLL for (int warp = 1; warp < THREADS / 32; warp++) sum += parts[thread][warp];
-    losses[thread] = float(sum / count);
+    losses[member + thread] = float(sum / count);
   }
   together();
 }

@@ -1,7 +1,7 @@
 """The GPU's schedule of statements, for a group of threads that works on one member.
 
 Names: ``t6_1`` is element 1 of buffer t6 in a register; ``t6[1]`` lies in memory, shared by the member's threads or,
-for a value of an example, the thread's own; ``t6_e`` is where a loop shared out among the threads is.
+for a value of an example, the thread's own; ``t6_e`` is where a loop distributed among the threads is.
 """
 
 import math
@@ -36,7 +36,6 @@ from numerate.loops.kernel.form import (
     Let,
     Reads,
     SharedMemory,
-    Table,
     ThreadReduce,
     Wrote,
     index_variables,
@@ -97,12 +96,6 @@ def values_of_data(program: Program, nests: list[list[Nest]]) -> set[Buffer]:
         if sources(statement) and found.issuperset(sources(statement)):
             found.add(statement.out.buffer)
     return found
-
-
-def tables(program: Program) -> list[Table]:
-    """Numbers that are the same for all members."""
-    buffers = dict.fromkeys(b for s in statements_of(program) for b in sources(s) if b.values is not None)
-    return [Table(b.name, b.kind, b.values or ()) for b in buffers]
 
 
 class Allocation:

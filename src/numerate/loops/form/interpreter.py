@@ -65,8 +65,8 @@ def _execute(statement: Statement, memory: dict[Buffer, Tensor], rows: int) -> N
     if isinstance(statement, Map):
         _write(out, OPERATIONS[statement.function](*map(value, statement.args)), memory, rows)
     elif isinstance(statement, Reduce):
-        folded = product(statement.args, out.shape + statement.inner).flatten(1 + len(out.shape))
-        _write(out, REDUCTIONS[statement.function].reference(folded, dim=-1), memory, rows)
+        terms = product(statement.args, out.shape + statement.inner).flatten(1 + len(out.shape))
+        _write(out, REDUCTIONS[statement.function].reference(terms, dim=-1), memory, rows)
     elif isinstance(statement, Scan):
         running = torch.cumsum if statement.function == "sum" else torch.cumprod
         each = value(statement.arg)

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Reduce, Scan
+from numerate.loops.form.ir import BatchSum, Buffer, Map, Operand, Program, Reduce, Scan, sources, statements_of
 from numerate.loops.form.operations import REDUCTIONS
-from numerate.loops.kernel.form import Assign, For, If, Let, Scope, Statement
+from numerate.loops.kernel.form import Assign, For, If, Let, Scope, Statement, Table
 from numerate.loops.kernel.values import (
     Call,
     Constant,
@@ -67,6 +67,12 @@ def partial_result(placed: Placed, index: Sequence[int]) -> Variable:
     """The running sum or product that leads to an element of the output."""
     out = placed.statement.out
     return Variable(f"{out.buffer.name}_run_{place_of(out, placed.running(tuple(index)))}")
+
+
+def tables(program: Program) -> list[Table]:
+    """Numbers that are the same for all members."""
+    buffers = dict.fromkeys(b for s in statements_of(program) for b in sources(s) if b.values is not None)
+    return [Table(b.name, b.kind, b.values or ()) for b in buffers]
 
 
 class NestBuilder(Builder, ABC):

@@ -205,7 +205,7 @@ class NoteDivergence:
 class Reads:
     """Mark: the threads of a member are about to read ``views`` of shared memory, and to write ``writes`` there.
 
-    ``out``: by a loop over its elements, shared out among the threads; None: every thread reads anything.
+    ``out``: by a loop over its elements, distributed among the threads; None: every thread reads anything.
     """
 
     views: list[View]

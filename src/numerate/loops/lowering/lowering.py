@@ -237,7 +237,7 @@ class Lowering:
         """Copy ``value`` into a part of a buffer."""
         self.statements.append(Map(out, "copy", (operand_of(value, out.shape),)))
 
-    def fold(self, function: Any, value: Value | Product, axes: Sequence[int]) -> View:
+    def reduce(self, function: Any, value: Value | Product, axes: Sequence[int]) -> View:
         """Reduce ``axes``, which stay with size 1."""
         kept = tuple(axis for axis in range(len(value.shape)) if axis not in axes)
         inner, outer = (tuple(value.shape[axis] for axis in group) for group in (axes, kept))
@@ -250,7 +250,7 @@ class Lowering:
         self.statements.append(Reduce(out, function, args, inner))
         return out.reshaped(tuple(1 if axis in axes else size for axis, size in enumerate(value.shape)))
 
-    def total(self, value: Value | Product) -> View:
+    def batch_sum(self, value: Value | Product) -> View:
         """Sum over the batch."""
         factors = value.factors if isinstance(value, Product) else (value,)
         args = tuple(operand_of(factor, value.shape) for factor in factors)

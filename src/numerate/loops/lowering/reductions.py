@@ -19,11 +19,11 @@ def _reduced(self: Lowering, function: str, a: Value | Product, axes: Any) -> Va
     inner = [axis for axis in chosen if axis != batch and a.shape[axis] != 1]
     value: Any = a
     if inner:
-        value = self.fold(function, value, inner)
+        value = self.reduce(function, value, inner)
     if batch in chosen:
         if function != "sum":
             raise NotLowered(f"{self.node.target} over the batch; only sums and means are known there")
-        value = self.total(value)
+        value = self.batch_sum(value)
     return self.map("mul", *value.factors, shape=value.shape) if isinstance(value, Product) else value
 
 
@@ -142,7 +142,7 @@ def _matrix_product(self: Lowering, a: Value, b: Value) -> Value:
     left, right = with_shape(a, (*lead, m, 1, k)), with_shape(transposed, (*lead, 1, n, k))
     product = Product((left, right), domain)
     contracts_batch = self.batch_axis() == len(a.shape) - 1
-    return _shaped(self, self.total(product) if contracts_batch else self.fold("sum", product, [len(domain) - 1]))
+    return _shaped(self, self.batch_sum(product) if contracts_batch else self.reduce("sum", product, [len(domain) - 1]))
 
 
 @REDUCTIONS("mv", "dot")
@@ -150,4 +150,4 @@ def _vector_product(self: Lowering, a: Value, b: Value) -> Value:
     """(m, k) x (k,) -> (m,), or (k,) x (k,) -> ()."""
     product = Product((a, b), a.shape)
     last = len(a.shape) - 1
-    return _shaped(self, self.total(product) if self.batch_axis() == last else self.fold("sum", product, [last]))
+    return _shaped(self, self.batch_sum(product) if self.batch_axis() == last else self.reduce("sum", product, [last]))

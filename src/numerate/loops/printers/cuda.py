@@ -117,7 +117,7 @@ class CudaPrinter(Printer):
             case Records(name, fields, count):
                 return [f"struct {{ {' '.join(f'{kind} {field};' for kind, field in fields)} }} {name}[{count}];"]
             case MeanLosses(count):
-                return [f"mean_over_threads<{count}>(sums, parts, losses + member, count);"]
+                return [f"mean_over_threads<{count}>(sums, parts, losses, member, count);"]
             case EvaluateTogether():
                 return _evaluate_together(node)
             case _:
