@@ -1,5 +1,6 @@
 """numerate: units that do arithmetic, logic and long memory, and the experiments of the arithmetic papers."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +11,5 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "FormulaRegressor":  # scikit-learn and sympy are loaded when it is asked for
-        from numerate.discover.estimator import FormulaRegressor
-
-        return FormulaRegressor
+        return import_module("numerate.discover.estimator").FormulaRegressor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

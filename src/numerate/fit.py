@@ -154,8 +154,9 @@ def law(fit: FormulaFit) -> Law:
         Picture(
             "outside",
             slices_figure(slices(fit), table.target),
-            "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they "
-            "part from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off.",
+            "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where "
+            "they part from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken "
+            "off.",
         ),
     ]
     return Law(
@@ -180,7 +181,7 @@ def slices(fit: FormulaFit) -> list[Slice]:
     table, best = fit.table, fit.found.best
     middle = np.median(table.X, axis=0)
     rest = table.y - values(best, table.X, table.names)
-    used = {symbol.name for symbol in best.expression.free_symbols}
+    used = {str(symbol) for symbol in best.expression.free_symbols}
     cuts = []
     for i, name in enumerate(table.names):
         if name not in used or len(cuts) == PANELS:

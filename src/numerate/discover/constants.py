@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from numerate.discover.export import compiled
+from numerate.discover.export import compiled, replaced
 
 STARTS = 64
 
@@ -98,7 +98,8 @@ class _Problem:
 
     @classmethod
     def of(cls, expression: sympy.Expr, columns: Mapping[str, np.ndarray], y: np.ndarray, weights: Any) -> "_Problem":
-        constants = sorted((s for s in expression.free_symbols if s.name not in columns), key=lambda s: s.name)
+        symbols: list[Any] = list(expression.free_symbols)
+        constants = sorted((s for s in symbols if s.name not in columns), key=lambda s: s.name)
         if not constants:
             raise ValueError(f"{expression} has no constants to fit: every symbol is a column")
         if len(y) <= len(constants):
@@ -181,16 +182,17 @@ class _Problem:
             )
         return self.completed(found.x)
 
-    def polished(self, c: np.ndarray | None) -> np.ndarray | None:
+    def polished(self, start: np.ndarray | None) -> np.ndarray | None:
         """Levenberg-Marquardt on all constants, then Gauss-Newton steps to the last digits."""
         from scipy.optimize import least_squares
 
-        if c is None or not np.isfinite(c).all() or not self.loss(c) < 1e290:
+        if start is None or not np.isfinite(start).all() or not self.loss(start) < 1e290:
             return None
-        tight = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
+        jacobian: Any = self.jacobian
+        tight: dict[str, Any] = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
         try:
             with np.errstate(all="ignore"):
-                c = least_squares(self.residual, c, self.jacobian, method="lm", x_scale="jac", **tight).x
+                c = np.asarray(least_squares(self.residual, start, jacobian, method="lm", x_scale="jac", **tight).x)
         except (ValueError, np.linalg.LinAlgError):
             return None
         for _ in range(20):
@@ -211,7 +213,7 @@ class _Problem:
         values = dict(zip(self.names, map(float, c)))
         put_in = {sympy.Symbol(name): sympy.Float(value, 17) for name, value in values.items()}
         return ConstantsFit(
-            self.expression.xreplace(put_in),
+            replaced(self.expression, put_in),
             values,
             dict(zip(self.names, map(float, errors))),
             float(np.sqrt(rss / np.sum(self.root_weights**2))),

@@ -117,7 +117,8 @@ def constant_dimensions(
     """What each constant must have as dimension for the formula to make sense, where that is decided.
 
     Exact factors and exponents are plain numbers; free constants (floats, and symbols that are no columns) and terms
-    that are numbers may carry units. Raises :class:`Nonsense` if unlike dimensions are added, or a function is taken of one.
+    that are numbers may carry units. Raises :class:`Nonsense` if unlike dimensions are added, or a function is taken of
+    one.
 
     Args:
         expression: The formula of columns.
@@ -141,7 +142,7 @@ class _Walk:
     def is_constant(self, part: sympy.Expr) -> bool:
         return not part.free_symbols & self.known.keys()
 
-    def settle(self, part: sympy.Expr, wanted: Dimension, overall: bool = False) -> None:
+    def settle(self, part: Any, wanted: Dimension, overall: bool = False) -> None:
         """Make ``part`` have the dimension ``wanted``, noting what its constants must have for that."""
         own = self.of(part)
         if own == wanted:
@@ -169,7 +170,7 @@ class _Walk:
             others = ((dimension, -1) for _, dimension in each if dimension is not None)
             self.settle(open_ones[0], product((wanted, 1), *others))
 
-    def of(self, part: sympy.Expr) -> Dimension | None:
+    def of(self, part: Any) -> Dimension | None:
         """The dimension of a part, None where a constant leaves it open."""
         if part in self.known:
             return self.known[part]

@@ -1,4 +1,4 @@
-"""Ordinary differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
+"""Differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 
 from numerate.discover.checks import check_columns, check_finite, check_names
-from numerate.discover.export import compiled, with_parameters
+from numerate.discover.export import compiled, replaced, with_parameters
 from numerate.discover.formula import Formula, Found
 from numerate.discover.search import search
 
@@ -26,7 +26,7 @@ AROUND = 4
 EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
 SEGMENT, MOST_SUBSTEPS = 10, 64
-"""Points of a piece of trajectory that is integrated on its own when constants are refined, and steps between them at most."""
+"""Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Equations:
         return right
 
     def simulate(self, start: Sequence[float], t: np.ndarray) -> np.ndarray:
-        """States at the times ``t`` from ``start`` at the first of them: (n, d); shorter if the solution ends before."""
+        """States at the times ``t`` from ``start`` at the first: (n, d); shorter if the solution ends before."""
         from scipy.integrate import solve_ivp
 
         right, limit = self.derivative(), 1e6 * (1 + np.abs(np.asarray(start, float)).max())
@@ -339,13 +339,13 @@ def refined(
     if np.sum(exactly**2) > np.sum(done.fun**2) * (1 + 4 * len(values) / len(first)) + 1e-12 * len(first):
         constants = [sympy.Float(value, 17) for value in done.x * values]
     numbers = iter(constants)
-    return [structure.xreplace({symbol: next(numbers) for symbol in part}) for structure, part in parts]
+    return [replaced(structure, {symbol: next(numbers) for symbol in part}) for structure, part in parts]
 
 
 def _whole(formula: sympy.Expr) -> sympy.Expr:
     """Constants that are whole numbers to six digits, written as such."""
     near = {each: sympy.Integer(round(float(each))) for each in formula.atoms(sympy.Float) if abs(each) > 0.5}
-    return formula.xreplace({each: to for each, to in near.items() if abs(each - to) < 1e-6 * abs(each)})
+    return replaced(formula, {each: to for each, to in near.items() if abs(each - to) < 1e-6 * abs(each)})
 
 
 def _relative_errors(done: Any) -> np.ndarray:

@@ -14,13 +14,24 @@ DIGITS = 6
 """Digits of a free constant where a formula is shown; code has all of them."""
 
 LANGUAGES = ("python", "c", "torch")
-RESERVED = frozenset(["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "sin", "cos", "tan", "exp", "log", "sqrt", "pow", "fabs", "asin", "acos", "atan", "sinh", "cosh", "tanh", "formula", "np", "numpy", "torch", "math", "M_PI", "M_E"])  # fmt: skip  # noqa: E501
+RESERVED = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "sin", "cos",
+    "tan", "exp", "log", "sqrt", "pow", "fabs", "asin", "acos", "atan", "sinh", "cosh", "tanh", "formula", "np",
+    "numpy", "torch", "math", "M_PI", "M_E",
+}  # fmt: skip
+
+
+def replaced(expression: sympy.Expr, by: Mapping[Any, Any]) -> Any:
+    """The expression with parts replaced by others."""
+    return expression.xreplace(by)
 
 
 def rounded(expression: sympy.Expr, digits: int = DIGITS) -> sympy.Expr:
     """The formula as it is shown: free constants to ``digits`` digits, exact ones as they are."""
     short = {each: sympy.Float(str(each.evalf(digits)), digits) for each in expression.atoms(sympy.Float)}
-    return expression.xreplace(short)
+    return replaced(expression, short)
 
 
 def text(expression: sympy.Expr, digits: int = DIGITS) -> str:
@@ -106,7 +117,7 @@ def code(expression: sympy.Expr, names: Sequence[str], language: str = "python",
     if language not in LANGUAGES:
         raise ValueError(f"code is written in {', '.join(LANGUAGES)}, not in {language!r}")
     words = identifiers(names)
-    named = expression.xreplace({sympy.Symbol(name): sympy.Symbol(word) for name, word in words.items()})
+    named = replaced(expression, {sympy.Symbol(name): sympy.Symbol(word) for name, word in words.items()})
     renamed = [f"{word}: {_harmless(name)}" for name, word in words.items() if word != name]
     return {"python": _python, "c": _c, "torch": _torch}[language](named, list(words.values()), function, renamed)
 
@@ -117,14 +128,17 @@ def _harmless(name: str) -> str:
 
 
 def _python(expression: sympy.Expr, words: Sequence[str], function: str, renamed: Sequence[str]) -> str:
-    body = NumPyPrinter({"fully_qualified_modules": False, "allow_unknown_functions": True}).doprint(expression)
+    body = str(NumPyPrinter({"fully_qualified_modules": False, "allow_unknown_functions": True}).doprint(expression))
     used = sorted(set(re.findall(r"[A-Za-z_]\w*", body)) & _NUMPY)
     imports = f"from numpy import {', '.join(used)}\n\n\n" if used else ""
     note = f'    """{"; ".join(renamed)}"""\n' if renamed else ""
     return f"{imports}def {function}({', '.join(words)}):\n{note}    return {body}\n"
 
 
-_NUMPY = set(["sin", "cos", "tan", "exp", "log", "sqrt", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "pi", "e", "sign", "cbrt", "maximum", "minimum"])  # fmt: skip  # noqa: E501
+_NUMPY = {
+    "sin", "cos", "tan", "exp", "log", "sqrt", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh",
+    "arctanh", "pi", "e", "sign", "cbrt", "maximum", "minimum",
+}  # fmt: skip
 
 
 def _torch(expression: sympy.Expr, words: Sequence[str], function: str, renamed: Sequence[str]) -> str:
@@ -139,7 +153,7 @@ def _c(expression: sympy.Expr, words: Sequence[str], function: str, renamed: Seq
     return f"#include <math.h>\n\n{note}double {function}({arguments}) {{\n    return {sympy.ccode(expression)};\n}}\n"
 
 
-def folded(expression: sympy.Expr) -> sympy.Expr:
+def folded(expression: Any) -> Any:
     """Every part without symbols that is not rational becomes one number: sqrt(2)*pi*x -> 4.44...*x"""
     if not expression.free_symbols:
         return expression if expression.is_Rational else expression.evalf(17)
@@ -167,7 +181,7 @@ def with_parameters(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Symb
         values[symbol] = float(value)
         return symbol
 
-    def walk(part: sympy.Expr) -> sympy.Expr:
+    def walk(part: Any) -> Any:
         if not part.free_symbols:
             return number(part)
         if not part.args:
@@ -186,8 +200,3 @@ def with_parameters(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Symb
 def compiled(expression: sympy.Expr, symbols: Sequence[sympy.Symbol], module: str = "numpy") -> Callable[..., Any]:
     """A function of arrays or tensors, one for each symbol."""
     return sympy.lambdify(list(symbols), folded(expression), modules=module, dummify=True)  # a column may be called sin
-
-
-def substituted(expression: sympy.Expr, values: Mapping[str, float]) -> sympy.Expr:
-    """Symbols by name replaced by numbers."""
-    return expression.xreplace({sympy.Symbol(name): sympy.Float(value, 17) for name, value in values.items()})

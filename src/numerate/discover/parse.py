@@ -7,7 +7,25 @@ import sympy
 
 FUNCTIONS = {
     name: getattr(sympy, name)
-    for name in "sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sign cbrt".split()
+    for name in [
+        "sqrt",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "sign",
+        "cbrt",
+    ]
 } | {
     "abs": sympy.Abs,
     "Abs": sympy.Abs,

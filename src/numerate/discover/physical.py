@@ -114,7 +114,7 @@ def _solve(chosen: tuple[Constant, ...], dimension: Dimension) -> list[Fraction]
     if table.rank() < len(chosen) or table.row_join(wanted).rank() > len(chosen):
         return None
     solution = (table.T * table).LUsolve(table.T * wanted)
-    powers = [Fraction(int(value.p), int(value.q)) for value in solution]
+    powers = [Fraction(str(value)) for value in solution]
     same = product(*((each.dimension, power) for each, power in zip(chosen, powers)))
     return powers if same == product((dimension, 1)) else None
 

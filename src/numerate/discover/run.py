@@ -10,6 +10,7 @@ from numerate.discover import export
 from numerate.discover.checks import check_rows, varying
 from numerate.discover.choose import Chooser
 from numerate.discover.dimensions import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
+from numerate.discover.export import replaced
 from numerate.discover.formula import Formula, Found
 from numerate.discover.pool import Candidate
 from numerate.discover.refit import refit
@@ -169,7 +170,7 @@ def smaller(found: Found, size: int) -> Found:
 
 @dataclass(frozen=True)
 class ConstantNote:
-    """A free constant of a formula: value, standard error (NaN if not known), unit, and the physical constants it is."""
+    """A free constant: value, standard error (NaN if not known), unit, and the physical constants it is."""
 
     value: float
     standard_error: float
@@ -194,8 +195,8 @@ def explain_constants(
     overall = not reachable(units, formula.names, target)
     notes = []
     for part, dimension in constant_dimensions(expression, units, target, overall=overall).items():
-        value = float(part.xreplace(values))
-        slopes = [float(sympy.diff(part, symbol).xreplace(values)) for symbol in errors]
+        value = float(replaced(part, values))
+        slopes = [float(replaced(sympy.diff(part, symbol), values)) for symbol in errors]
         error = float(np.sqrt(sum((slope * each) ** 2 for slope, each in zip(slopes, errors.values()))))
         named = name_constant(value, dimension, 3 * error / abs(value)) if value and np.isfinite(error) else None
         if named or part.free_symbols:
@@ -215,7 +216,7 @@ def _in_base_units(
         values[symbol] = number
         near = [error for value, error in known if np.isclose(abs(value), abs(float(number)), rtol=1e-9)]
         errors[symbol] = near[0] if near else np.nan
-    expression = formula.expression.xreplace({number: symbol for symbol, number in values.items()})
+    expression = replaced(formula.expression, {number: symbol for symbol, number in values.items()})
     scales = {sympy.Symbol(name): units[name].scale for name in formula.names}
-    expression = expression.xreplace({column: column / scale for column, scale in scales.items() if scale != 1})
+    expression = replaced(expression, {column: column / scale for column, scale in scales.items() if scale != 1})
     return expression * (units[target].scale if units[target].scale != 1 else 1), values, errors
