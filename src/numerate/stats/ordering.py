@@ -64,9 +64,9 @@ def _p_values(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     else:
         looked_at = np.vstack([ranks, ranks[_permutations(len(y))]])  # the order that was found is one of them
     sums = np.abs(_sums(x, looked_at))
-    found, rising = abs(_sums(x, ranks[None])[0]), np.sort(ranks)
+    observed, rising = abs(_sums(x, ranks[None])[0]), np.sort(ranks)
     most = np.abs(_sums(np.sort(x), np.stack([rising, rising[::-1]]))).max()
-    return float((sums >= found).mean()), float((sums >= most).mean())
+    return float((sums >= observed).mean()), float((sums >= most).mean())
 
 
 def _orders(x: np.ndarray) -> int:
