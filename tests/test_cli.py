@@ -200,15 +200,15 @@ def test_the_time_left_is_shown_in_eighty_columns(title):
     line = _progress(title)
     label = "Modified Real NPU mul Single module, 100 inputs"
     line.tell(Progress(1184, 2944, 300, 1184, 0.5, 640.0, label, "emitted"))
-    console = rich.console.Console(width=80, file=io.StringIO())
+    console = rich.console.Console(width=80, file=(written := io.StringIO()))
     console.print(line.bar.get_renderable())
-    (shown,) = console.file.getvalue().splitlines()
+    (shown,) = written.getvalue().splitlines()
     assert "1,184 of 2,944 runs, 25% solved 0:00:00 640 s left" in shown
     assert shown.endswith("…")
     line.tell(Progress(1184, 2944, 30, 120, 0.5, 640.0, label, "emitted"))  # the others were there before
-    console = rich.console.Console(width=120, file=io.StringIO())
+    console = rich.console.Console(width=120, file=(written := io.StringIO()))
     console.print(line.bar.get_renderable())
-    assert "1,184 of 2,944 runs, 25% of 120 now trained solved" in console.file.getvalue()
+    assert "1,184 of 2,944 runs, 25% of 120 now trained solved" in written.getvalue()
 
 
 def test_version_and_help_do_not_load_torch():

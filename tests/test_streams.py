@@ -24,7 +24,7 @@ def test_words_are_the_counter_blocks_in_order():
     seed, domain, step = 7, int(Domain.TRAIN), 3
     expected = []
     for block in range(3):
-        counter = tuple(torch.tensor(value) for value in (block, step, 0, 0))
+        counter = torch.tensor(block), torch.tensor(step), torch.tensor(0), torch.tensor(0)
         expected += [word.item() for word in philox4x32(counter, (torch.tensor(seed), torch.tensor(domain)))]
     assert words(torch.tensor(seed), domain, step, 12).tolist() == expected
 
@@ -56,7 +56,7 @@ def test_every_coordinate_matters():
 def test_steps_beyond_32_bits_are_their_own():
     low, high = words(torch.tensor(1), 0, 5, 4), words(torch.tensor(1), 0, 2**32 + 5, 4)
     assert not (low == high).any()
-    counter = tuple(torch.tensor(value) for value in (0, 5, 1, 0))
+    counter = torch.tensor(0), torch.tensor(5), torch.tensor(1), torch.tensor(0)
     expected = philox4x32(counter, (torch.tensor(1), torch.tensor(0)))
     assert high.tolist() == [word.item() for word in expected]
 

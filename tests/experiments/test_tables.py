@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import rich.console
@@ -72,7 +73,8 @@ def test_sums_keep_their_inputs_and_nau_its_penalty(table, size):
     assert {t.task.inputs for t in work if t.labels["operation"] in ("add", "sub")} == {100}
     for t in work:
         if t.labels["unit"] == "NAU":
-            assert (t.penalties[0].schedule.start, t.penalties[0].schedule.end) == (5_000, 50_000)
+            schedule: Any = t.penalties[0].schedule
+            assert (schedule.start, schedule.end) == (5_000, 50_000)
 
 
 @pytest.mark.parametrize(("id_", "units"), [("nau2020/table1", None), ("nau2020/table2", ("NMU", "NAU"))])
@@ -159,7 +161,7 @@ def test_options_are_heeded_or_refused():
     for id_, experiment in experiments().items():
         plain = experiment.work(Options("quick")).trainings
         for name, value in (("ranges", ((1.0, 2.0),)), ("units", (Product,))):
-            options = Options("quick", **{name: value})
+            options = replace(Options("quick"), **{name: value})
             if not getattr(experiment, name):
                 with pytest.raises(ValueError, match=f"^{id_} has no choice of {name}; leave --{name} out"):
                     experiment.work(options)
@@ -307,7 +309,7 @@ def test_the_zoos_operations_share_their_loops():
 
 def test_a_users_unit_stands_behind_sums_in_the_zoos_two_layers():
     work = select(["zoo"])[0].trainings(Options("smoke", units=(Product,)))
-    models = {t.labels["task"]: t.build(0) for t in work}
+    models: dict[str, Any] = {t.labels["task"]: t.build(0) for t in work}
     assert isinstance(models["Single module, 2 inputs"], Product)
     assert isinstance(models["Two layers, 10 inputs"][1], Product)
 
@@ -329,13 +331,14 @@ def test_a_users_unit_stands_where_ours_stand(id_, layers, where):
     (experiment,) = select([id_])
     *_, training = experiment.trainings(Options("smoke", units=(Product,)))
     assert training.labels["unit"] == "Product"
-    assert tuple(map(type, training.build(0))) == layers
+    model: Any = training.build(0)
+    assert tuple(map(type, model)) == layers
     assert experiment.own.startswith(where)
 
 
 def test_a_users_unit_stands_behind_as_many_values_as_ours():
     work = select(["nau2020/figure3"])[0].trainings(Options("smoke", units=(Product,)))
-    hidden = [t.build(0)[0].out_features for t in work if t.labels["parameter"] == "hidden"]
+    hidden = [t.build(0).get_submodule("0").out_features for t in work if t.labels["parameter"] == "hidden"]
     assert hidden == [t.labels["value"] for t in work if t.labels["parameter"] == "hidden"]
 
 
@@ -347,7 +350,8 @@ class FromOne(Product):
 
 def test_a_users_unit_is_the_cell_and_the_head_of_a_recurrent_task():
     *_, training = select(["nalu2018/table8"])[0].trainings(Options("smoke", units=(FromOne,)))
-    model, x = training.build(0), torch.rand(3, 20) + 0.5
+    model: Any = training.build(0)
+    x = torch.rand(3, 20) + 0.5
     assert [type(part) for part in (model.cell.unit, model.head)] == [FromOne, FromOne]
     h = torch.ones(3, 2)
     for step in x.split(10, -1):

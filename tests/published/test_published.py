@@ -1,8 +1,10 @@
 """The papers' numbers are all here, can be found, and an unknown name is answered with the known ones."""
 
 import csv
+import io
 import subprocess
 import sys
+from importlib import resources
 
 import pytest
 
@@ -157,14 +159,14 @@ def test_unions_are_read_and_shown():
 
 
 def test_every_data_file_is_described():
-    folder = published.lookup.resources.files("numerate.published") / "data"
+    folder = resources.files("numerate.published") / "data"
     described = (folder / "README.md").read_text(encoding="utf-8")
     for entry in folder.iterdir():
         if entry.name.endswith(".csv"):
             family = entry.name.split("_")[0] + "_*.csv"
             assert entry.name in described or family in described, entry.name
-            with entry.open(encoding="utf-8", newline="") as file:
-                widths = {len(line) for line in csv.reader(file)}
+            text = entry.read_text(encoding="utf-8")
+            widths = {len(line) for line in csv.reader(io.StringIO(text, newline=""))}
             assert len(widths) == 1, f"{entry.name} has lines of unequal width"
 
 

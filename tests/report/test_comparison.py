@@ -99,10 +99,10 @@ def test_snapping_counts_only_where_validation_allows_it():
     failed = run(0, "NMU", "mul", (1, 2), solved=False)
     assert judge(failed).snapped is False
     assert judge(run(0, "NMU", "mul", (1, 2), solved=False, rescued=True)).snapped is True
-    worse = replace(failed, scores=failed.scores | {"snapped_test": 0.0})
+    worse = replace(failed, scores={**failed.scores, "snapped_test": 0.0})
     assert judge(worse).snapped is False, "its validation error got worse, so the rounding was not kept"
     solved = run(0, "NMU", "mul", (1, 2), solved=True)
-    kept = replace(solved, scores=solved.scores | {"snapped_test": 9.0, "snapped_validation": 1.0})
+    kept = replace(solved, scores={**solved.scores, "snapped_test": 9.0, "snapped_validation": 1.0})
     assert judge(kept).snapped is True, "not kept, and solved without it"
     untried = replace(failed, scores={"threshold": failed.threshold})
     assert judge(untried).snapped is None
@@ -112,10 +112,10 @@ def test_what_the_trainer_read_off_the_whole_curves_counts():
     """Long curves are thinned before they are stored."""
     row = run(0, "NMU", "mul", (1, 2), solved=False)
     judged = {"best_test": 0.0, "solved_at": 1234.0, "best_sparsity": 0.125, "best_step": 2000.0}
-    told = judge(replace(row, scores=row.scores | judged))
+    told = judge(replace(row, scores={**row.scores, **judged}))
     assert (told.solved, told.solved_at, told.sparsity) == (True, 1234, 0.125)
-    assert not judge(replace(row, scores=row.scores | judged), last=10).solved
-    lost = judge(replace(row, scores=row.scores | {"best_test": float("nan"), "solved_at": float("nan")}))
+    assert not judge(replace(row, scores={**row.scores, **judged}), last=10).solved
+    lost = judge(replace(row, scores={**row.scores, "best_test": float("nan"), "solved_at": float("nan")}))
     assert (lost.solved, lost.solved_at) == (False, None)
 
 

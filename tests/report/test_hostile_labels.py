@@ -72,9 +72,11 @@ def test_pictures_and_tables_of_a_page_stay_in_its_folder(tmp_path):
 
 def test_no_label_drives_the_terminal(hostile):
     for terminal in (True, False):
-        console = rich.console.Console(width=400, file=io.StringIO(), force_terminal=terminal, color_system=None)
+        console = rich.console.Console(
+            width=400, file=(written := io.StringIO()), force_terminal=terminal, color_system=None
+        )
         console.print(report.terminal_table(hostile))
-        shown = console.file.getvalue()
+        shown = written.getvalue()
         assert "\x1b]" not in shown
         assert "\x1b[31mred" not in shown
         assert "\x07" not in shown
@@ -100,13 +102,13 @@ def test_odd_labels_are_shown_as_they_are(label, tmp_path):
 @pytest.mark.parametrize(
     "around",
     [
-        Provenance("x", {"torch": ["2", 1]}, {"device": "cuda", "cores": {"a": 1}}, {"group_seconds": "long"}, "now"),  # type: ignore[arg-type]
-        Provenance("x", {}, {"device": 7}, {"seconds": "long"}, ""),  # type: ignore[arg-type]
-        Provenance("x", {}, {"device": "cuda:0"}, {"group_seconds": 1.0}, "yesterday"),
+        ("x", {"torch": ["2", 1]}, {"device": "cuda", "cores": {"a": 1}}, {"group_seconds": "long"}, "now"),
+        ("x", {}, {"device": 7}, {"seconds": "long"}, ""),
+        ("x", {}, {"device": "cuda:0"}, {"group_seconds": 1.0}, "yesterday"),
     ],
 )
 def test_an_odd_environment_is_told_as_far_as_it_goes(around):
-    told = report.environment([replace(labelled(), provenance=around), replace(labelled(), seed=1)])
+    told = report.environment([replace(labelled(), provenance=Provenance(*around)), replace(labelled(), seed=1)])
     assert told["runs"] == "2"
 
 
@@ -116,7 +118,7 @@ def test_a_hostile_label_is_shown_in_the_bar_as_text():
 
     line = _progress("x")
     line.tell(Progress(1, 2, 1, 1, 0.5, 1.0, "\x1b[31m[/b]", "emitted"))
-    console = rich.console.Console(width=120, file=io.StringIO(), force_terminal=True, color_system=None)
+    console = rich.console.Console(width=120, file=(written := io.StringIO()), force_terminal=True, color_system=None)
     console.print(line.bar.get_renderable())
-    assert "\x1b[31m" not in console.file.getvalue()
-    assert "[/b]" in console.file.getvalue()
+    assert "\x1b[31m" not in written.getvalue()
+    assert "[/b]" in written.getvalue()

@@ -6,7 +6,7 @@ import pytest
 
 from numerate import report
 from numerate.published import Published
-from numerate.report import Layout, Measured, Metric, PublishedTest
+from numerate.report import Layout, Measured, Metric, PublishedTest, text
 from numerate.results import Row
 from numerate.stats import Estimate
 
@@ -125,4 +125,4 @@ def test_order_along_x_is_one_list(capsys):
     ],
 )
 def test_brief_numbers(value, shown):
-    assert report.text.brief(value) == shown
+    assert text.brief(value) == shown

@@ -1,5 +1,7 @@
 """The arithmetic task: subsets by linear algebra, thresholds by the papers and by closed form."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -85,7 +87,9 @@ def test_subsets_that_do_not_fit_are_refused():
 def test_published_ranges_of_figure_3():
     for cell in published.thresholds(task="arithmetic dataset", op="mul"):
         if cell.kind == "script" and "Figure 3b" in cell.used_by:
-            assert Arithmetic("mul", test_range=cell.extrapolation).threshold() == pytest.approx(cell.value, rel=1e-8)
+            assert cell.extrapolation is not None
+            span: Any = cell.extrapolation
+            assert Arithmetic("mul", test_range=span).threshold() == pytest.approx(cell.value, rel=1e-8)
 
 
 def _members(task):

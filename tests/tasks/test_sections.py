@@ -91,7 +91,9 @@ def test_a_loop_made_for_short_sequences_is_evaluated_on_long_ones(tmp_path, bac
         rows = list(store.rows())
     for row in rows:
         weight = torch.tensor(row.weights["final"]["weight"])
-        x, y = task.examples(task.held_out("test", 50), task.constants(row.seed, "test"))
+        uniforms = task.held_out("test", 50)
+        assert uniforms is not None
+        x, y = task.examples(uniforms, task.constants(row.seed, "test"))
         error = ((x.view(50, 40, 10).sum(1) @ weight.T - y) ** 2).mean()
         assert row.curves["test"][-1] == pytest.approx(float(error), rel=1e-4)
 

@@ -1,12 +1,14 @@
 """What the tests of users' own models have in common."""
 
+from typing import Any
+
 from torch import nn
 
 from numerate.results import Store
 from numerate.tasks import SingleModule
 from numerate.train import Training, train
 
-SHORT = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
+SHORT: dict[str, Any] = {"seeds": (0, 1, 2), "steps": 40, "evaluate_every": 20, "evaluation_size": 100}
 TASK = SingleModule("mul")
 
 

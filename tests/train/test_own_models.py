@@ -3,7 +3,8 @@
 import random
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_buffer_drawn_for_each_seed_is_that_of_the_run_and_is_stored(backend, 
     uniforms = stack.evaluation_uniforms(work, "test")
     for row in trained(tmp_path, Features, backend=backend):
         model = work.build(row.seed)
-        assert np.array_equal(row.weights["final"]["features"], model.features)
+        assert np.array_equal(row.weights["final"]["features"], model.get_buffer("features"))
         model.load_state_dict({k: torch.from_numpy(v) for k, v in row.weights["final"].items()})
         x, y = TASK.examples(uniforms, TASK.constants(row.seed, "test"))
         error = ((model(x) - y) ** 2).mean().item()
@@ -290,8 +291,8 @@ def test_the_seeds_of_every_configuration_are_tried(tmp_path):
     signs = {seed: Training(Signed, TASK, **SHORT).build(seed).sign for seed in range(8)}
     alike = tuple(seed for seed, sign in signs.items() if sign == signs[0])
     other = tuple(seed for seed in signs if seed not in alike)
-    work = [Training(Signed, TASK, **(SHORT | {"seeds": alike}))]
-    work += [Training(Signed, SingleModule("mul", (2.0, 3.0)), **(SHORT | {"seeds": other}))]
+    work = [replace(Training(Signed, TASK, **SHORT), seeds=alike)]
+    work += [replace(Training(Signed, SingleModule("mul", (2.0, 3.0)), **SHORT), seeds=other)]
     with Store(tmp_path / "a.sqlite") as store, pytest.raises(ValueError, match="builds a different model for seed"):
         train(work, store)
 
@@ -450,7 +451,9 @@ def halves(t):
 
 def test_a_schedule_may_be_a_single_number(tmp_path):
     some, others = (
-        trained(tmp_path, NMU, name=schedule.__name__, penalties=[Penalty(penalty, schedule)], seeds=np.arange(2))
+        trained(
+            tmp_path, NMU, name=schedule.__name__, penalties=[Penalty(penalty, cast(Any, schedule))], seeds=np.arange(2)
+        )
         for schedule in (halves, half)
     )
     assert [r.scores["best_test"] for r in some] == [r.scores["best_test"] for r in others]
@@ -469,7 +472,7 @@ def test_a_schedule_may_be_a_single_number(tmp_path):
 def test_settings_of_the_optimiser_are_checked(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         Adam(**settings)
-    assert Adam(betas=[0.9, 0.99]).betas == (0.9, 0.99)
+    assert Adam(betas=[0.9, 0.99]).betas == (0.9, 0.99)  # type: ignore[arg-type]
 
 
 class Blind(Cpp):

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ class Slope:
 
 
 def identity(**settings):
-    (key,) = Training(**({"model": NMU, "task": TASK} | settings | {"seeds": (0,)})).run_keys()
+    chosen: dict[str, Any] = {"model": NMU, "task": TASK} | settings | {"seeds": (0,)}
+    (key,) = Training(**chosen).run_keys()
     return key
 
 

@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from numerate.devices import CPU
 from numerate.loops.toolchain import native
 from numerate.report.comparison import arithmetic
 from numerate.results import Store
@@ -24,7 +27,9 @@ from numerate.units import INALU, NAU, NMU, After, Ramp, penalty
 BACKENDS = ["stacked", "auto"]
 
 
-def trainings(model=NMU, operation="mul", seeds=(0, 1, 2), ranges=((1.0, 2.0), (-2.0, -1.0)), **settings):
+def trainings(
+    model: Any = NMU, operation="mul", seeds=(0, 1, 2), ranges=((1.0, 2.0), (-2.0, -1.0)), **settings: Any
+) -> list[Training]:
     settings = {"steps": 300, "evaluate_every": 100, "evaluation_size": 200} | settings
     return [
         Training(model, SingleModule(operation, r, PRIMER_RANGES[r]), seeds, labels={"range": r}, **settings)
@@ -144,7 +149,7 @@ def test_a_restart_draws_new_weights_from_the_runs_own_stream(tmp_path):
     found = rows(tmp_path, work, backend="stacked")
     for row in found.values():
         assert row.scores["restarts"] == 1.0
-        expected = work[0].build(row.seed, restarts=1).weight.detach()
+        expected = work[0].build(row.seed, restarts=1).get_parameter("weight").detach()
         np.testing.assert_allclose(row.weights["final"]["weight"], expected, atol=1e-6)
 
 
@@ -265,7 +270,7 @@ def test_groups_that_take_turns_give_what_they_give_one_after_the_other(tmp_path
     ]
     digests, last = [], []
     for at_once in (1, 2, 8):
-        monkeypatch.setitem(trainer._AT_ONCE, "cpu", at_once)
+        monkeypatch.setattr(trainer, "kind_of", lambda device, n=at_once: replace(CPU, concurrent_groups=n))
         with Store(tmp_path / f"{at_once}.sqlite") as store:
             seen = []
             train(work, store, backend="stacked", progress=seen.append, checkpoint_seconds=0)

@@ -41,8 +41,8 @@ def resolve_units(units: Sequence[Unit], names: Collection[str]) -> tuple[Unit, 
                 raise ValueError(
                     f"unit {part!r} is not part of this experiment; allowed are {allowed}, or package.module:Name"
                 )
-            if (found := name or part) not in resolved:
-                resolved.append(found)
+            if (chosen := name or part) not in resolved:
+                resolved.append(chosen)
     return tuple(resolved)
 
 

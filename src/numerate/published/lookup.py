@@ -53,12 +53,12 @@ def cells(*, paper: str | None = None, **criteria: Any) -> list[Published]:
 
 def one(**criteria: Any) -> Published:
     """The printed number that meets every criterion; ``ValueError`` if there is none, or more than one."""
-    found = cells(**criteria)
-    if len(found) != 1:
+    matching = cells(**criteria)
+    if len(matching) != 1:
         raise ValueError(
-            f"{len(found)} published numbers fit {_spell(criteria)}; name more of {_field_names(Published)}"
+            f"{len(matching)} published numbers fit {_spell(criteria)}; name more of {_field_names(Published)}"
         )
-    return found[0]
+    return matching[0]
 
 
 def get(**criteria: Any) -> Published | None:
@@ -76,8 +76,8 @@ def thresholds(**criteria: Any) -> list[Threshold]:
 
 def threshold(op: str, range: Range, *, task: str = "single module", kind: str | None = None) -> Threshold:
     """The threshold of one cell; without ``kind`` the one that the published tables were made with."""
-    found = thresholds(task=task, op=op, range=range, **({} if kind is None else {"kind": kind}))
-    return min(found, key=lambda each: (KINDS.index(each.kind), found.index(each)))
+    matching = thresholds(task=task, op=op, range=range, **({} if kind is None else {"kind": kind}))
+    return min(matching, key=lambda threshold: KINDS.index(threshold.kind))  # the first of several
 
 
 def settings(paper: str, **criteria: Any) -> list[Setting]:
@@ -113,15 +113,15 @@ def _select(everything: Sequence[T], kind: type[T], criteria: dict[str, Any], wh
     names = [field.name for field in fields(kind)]
     if unknown := criteria.keys() - set(names):
         raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}; choose by {', '.join(names)}")
-    found = list(everything)
+    matching = list(everything)
     for name in sorted(criteria, key=names.index):
         accept = _acceptor(name, criteria[name])
-        kept = [each for each in found if accept(getattr(each, name))]
+        kept = [record for record in matching if accept(getattr(record, name))]
         if not kept:
-            there = dict.fromkeys(_show(getattr(each, name)) for each in found)
-            raise NotPublished(f"{where}: no {name} {_show(criteria[name])} here; there are {_shorten(there)}")
-        found = kept
-    return found
+            values = dict.fromkeys(_show(getattr(record, name)) for record in matching)
+            raise NotPublished(f"{where}: no {name} {_show(criteria[name])} here; there are {_shorten(values)}")
+        matching = kept
+    return matching
 
 
 def _acceptor(name: str, wanted: Any) -> Callable[[Any], bool]:

@@ -69,10 +69,10 @@ class Setting:
 def parse_range(text: str) -> Range | None:
     """``"U[-6,-2) ∪ U[2,6)"`` -> ``((-6.0, -2.0), (2.0, 6.0))``; None if the text is not a range."""
     number = r"\s*(-?\d+(?:\.\d+)?)\s*"
-    found = re.findall(rf"U?\[{number},{number}[)\]]", text)
-    if not found or not text.lstrip().startswith(("U", "[")):
+    pairs = re.findall(rf"U?\[{number},{number}[)\]]", text)
+    if not pairs or not text.lstrip().startswith(("U", "[")):
         return None
-    spans = tuple((float(low), float(high)) for low, high in found)
+    spans = tuple((float(low), float(high)) for low, high in pairs)
     return spans[0] if len(spans) == 1 else spans
 
 

@@ -113,13 +113,13 @@ def sparsity_mean(x: Any, method: Method = "true") -> Estimate:
     if len(x) < 2 or x.max() > 0.5 or _equal(y):
         return normal_mean(x, 0.0, max(0.5, x.max(initial=0.0)))
     if y.max() < GAMMA_LIMIT:
-        found, how = _profile_gamma(_Gamma.of(y)), "beta profile (its gamma limit)"
+        fit, how = _profile_gamma(_Gamma.of(y)), "beta profile (its gamma limit)"
     else:
-        found, how = _profile_beta(_Beta.of(y)), "beta profile"
+        fit, how = _profile_beta(_Beta.of(y)), "beta profile"
     mean = float(x.mean())
-    if not found.low <= 2 * mean <= found.high:
+    if not fit.low <= 2 * mean <= fit.high:
         return normal_mean(x, 0.0, 0.5)
-    return Estimate(mean, found.low / 2, min(0.5, found.high / 2), len(x), how)
+    return Estimate(mean, fit.low / 2, min(0.5, fit.high / 2), len(x), how)
 
 
 def _published_sparsity(x: np.ndarray) -> Estimate:
@@ -129,10 +129,10 @@ def _published_sparsity(x: np.ndarray) -> Estimate:
         return normal_mean(x, 0.0, 0.5)
     if clipped.max() < GAMMA_LIMIT:
         return normal_mean(x, 0.0, 0.5)  # half of it is below the smallest fit by far
-    found = _profile_beta(_Beta.of(clipped))
-    if found.value / 2 < SMALLEST_FIT:
+    fit = _profile_beta(_Beta.of(clipped))
+    if fit.value / 2 < SMALLEST_FIT:
         return normal_mean(x, 0.0, 0.5)
-    return Estimate(found.value / 2, found.low / 2, found.high / 2, len(x), "beta on x, halved")
+    return Estimate(fit.value / 2, fit.low / 2, fit.high / 2, len(x), "beta on x, halved")
 
 
 def _values(x: Any) -> np.ndarray:
@@ -232,8 +232,8 @@ def _profile_beta(data: _Beta) -> _Fit:
 
     start = float(special.logit(data.mean))
     bracket = (start - 0.5, start + 0.5)
-    found: Any = optimize.minimize_scalar(lambda t: -loglik(t), bracket, method="brent", options={"xtol": 1e-10})
-    best = float(found.x)
+    minimum: Any = optimize.minimize_scalar(lambda t: -loglik(t), bracket, method="brent", options={"xtol": 1e-10})
+    best = float(minimum.x)
     low, high = _drop(loglik, best)
     return _Fit(*(float(special.expit(end)) for end in (best, low, high)))
 

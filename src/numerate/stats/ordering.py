@@ -1,11 +1,11 @@
 """Do two lists of numbers put the same things in the same order? Kendall's τ-b with a permutation test."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial, prod
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 ARRANGEMENTS = 20_000
 """If one of the lists has no more distinct orders than this, all are looked at, else so many drawn ones."""
@@ -21,7 +21,7 @@ class Agreement:
     n: int = 0
 
 
-def rank_agreement(ours: Sequence[float], theirs: Sequence[float], level: float = 0.05) -> Agreement:
+def rank_agreement(ours: ArrayLike, theirs: ArrayLike, level: float = 0.05) -> Agreement:
     """Kendall's τ-b of two lists, larger is larger, ties allowed, and its two-sided permutation p-value.
 
     The order is the same, or turned round, if τ is positive, or negative, and p ≤ ``level``. p is exact without ties,
@@ -64,9 +64,9 @@ def _p_values(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     else:
         looked_at = np.vstack([ranks, ranks[_permutations(len(y))]])  # the order that was found is one of them
     sums = np.abs(_sums(x, looked_at))
-    found, rising = abs(_sums(x, ranks[None])[0]), np.sort(ranks)
+    observed, rising = abs(_sums(x, ranks[None])[0]), np.sort(ranks)
     most = np.abs(_sums(np.sort(x), np.stack([rising, rising[::-1]]))).max()
-    return float((sums >= found).mean()), float((sums >= most).mean())
+    return float((sums >= observed).mean()), float((sums >= most).mean())
 
 
 def _orders(x: np.ndarray) -> int:

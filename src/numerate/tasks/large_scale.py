@@ -107,10 +107,10 @@ class LargeScale:
         return x, operate(sums, constants["operation"], FUNCTIONS)
 
     def threshold(self) -> float:
-        found = 1e-4 * _mean_square(self)
-        if not math.isfinite(found):
+        limit = 1e-4 * _mean_square(self)
+        if not math.isfinite(limit):
             raise ValueError(f"the mean square of y, by which a run is judged, is not finite for {self!r}")
-        return found
+        return limit
 
 
 @cache

@@ -63,8 +63,8 @@ class FractionalSIR:
 
     def seen(self, split: Split) -> tuple[np.ndarray, np.ndarray]:
         """States (n, 3) and their slopes."""
-        found = [trajectory(self, start) for start in (self.test_starts if split == "test" else self.starts)]
-        return np.concatenate([states for states, _ in found]), np.concatenate([slopes for _, slopes in found])
+        epidemics = [trajectory(self, start) for start in (self.test_starts if split == "test" else self.starts)]
+        return np.concatenate([states for states, _ in epidemics]), np.concatenate([slopes for _, slopes in epidemics])
 
     def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
         states, slopes = self.seen(split)
