@@ -9,5 +9,6 @@ Knows nothing of units or tasks. The folders, in the order data flows (``docs/en
 - ``passes``: what is decided before anything is printed;
 - ``cpp`` and ``cuda``: one printer for each target, and the loop that runs what it printed;
 - ``toolchain``: compilers, NVRTC, and the cache;
-- ``timeloops``: the same for loops over the time steps of a sequence.
+- ``timeloops``: the same for loops over the time steps of a sequence;
+- ``least_squares``: the same for Levenberg–Marquardt, a start or an expression in each lane.
 """
