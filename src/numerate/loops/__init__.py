@@ -12,5 +12,6 @@ Knows nothing of units or tasks. The folders, in the order data flows (``docs/en
 - ``cpp`` and ``cuda``: for each target its list of passes (``pipeline``), its schedule, its tuning, and the loop that
   runs the result;
 - ``timeloops``: the same for loops over the time steps of a sequence;
+- ``least_squares``: the same for Levenberg–Marquardt, a start or an expression in each lane;
 - ``toolchain``: compilers, NVRTC, and the cache.
 """
