@@ -5,6 +5,7 @@ The layers and their options are in ``recurrent_cases.py``; transformations in `
 
 import copy
 import importlib
+import inspect
 import io
 import re
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from numerate.recurrent import Step
+from numerate.recurrent import Recurrent, Step
 
 # torch itself scripts a few functions when forward-mode derivatives or its compiler are first used
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
@@ -300,6 +301,15 @@ def test_gpu_agrees(name, options):
         output.square().sum().backward()
         results.append([output, *state, *(p.grad for p in model.parameters() if p.grad is not None)])
     equal([value.cpu() for value in results[1]], results[0])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_arguments_are_listed_one_by_one(name):
+    cell = LAYERS[name].cell_type
+    lists = [(owner.__doc__ or "").partition("Args:")[2] for owner in (*cell.__mro__, Recurrent)]
+    listed = re.findall(r"^ {8}([\w, ]+):", "\n".join(lists), re.MULTILINE)
+    names = {argument.strip() for line in listed for argument in line.split(",")}
+    assert set(inspect.signature(cell).parameters) <= names
 
 
 HOMES = {  # where stored results look for a class

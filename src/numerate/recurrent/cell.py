@@ -173,7 +173,13 @@ class ColumnCell(Cell):
     """A cell of one recurrent product followed by mathematics on its columns; see the module's text.
 
     Its columns are cut into named ``blocks``. Parameters: ``weight_ih`` (columns, I), ``weight_hh`` (columns, H),
-    ``bias_ih`` and, with ``recurrent_bias``, torch's second vector ``bias_hh`` (columns,).
+    ``bias_ih`` and ``bias_hh`` (columns,).
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        bias: Whether there is ``bias_ih``.
+        recurrent_bias: Whether there is torch's second vector, ``bias_hh``.
+        weight_init: Scheme of the weights, see :func:`numerate.recurrent.init.weight_`.
     """
 
     bias: bool = True

@@ -88,11 +88,19 @@ def read_weights(before: Tensor, links: Tensor, content: Tensor, modes: Tensor) 
 class DNCCell(Cell):
     """LSTM controller with an external memory that it writes, links and reads; all by weights over the slots.
 
-    State: (controller h, c, reads, memory, usage, links, precedence, read weights, write weights). hidden_size is
-    the controller's; memory ``slots`` x ``width``; the output, Linear([h; reads]), has ``outputs`` features (default
-    hidden_size). ``clip`` limits controller state and output to ±clip. ``strength``: softplus as the released code, or
-    1 + softplus ("oneplus") as printed. ``gate``, ``timescale``, ``downsize``: the controller's gates, as in the LSTM.
-    The maps start at ``weight_init`` (truncated normal of deviation 1/√fan_in), biases at 0.
+    State: (controller h, c, reads, memory, usage, links, precedence, read weights, write weights). The output is
+    Linear([h; reads]). Biases start at 0.
+
+    Args:
+        input_size: Features of x.
+        hidden_size: Features of the controller's h.
+        slots, width: Rows and columns of the memory.
+        read_heads, write_heads: Heads that read, and that write.
+        outputs: Features of the output, hidden_size by default.
+        clip: Bound of the controller's state and of the output, or None.
+        strength: ``softplus`` as the released code, or 1 + softplus, ``oneplus``, as printed.
+        gate, timescale, downsize: The controller's gates, as in the LSTM.
+        weight_init: Scheme of the weights, by default truncated normal of deviation 1/√fan_in.
     """
 
     slots: int = 16

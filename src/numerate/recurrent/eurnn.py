@@ -16,12 +16,17 @@ from numerate.recurrent.layer import CellLayer
 class EURNNCell(ColumnCell):
     r"""Recurrence whose transition is orthogonal by construction: :math:`h' = \mathrm{modReLU}(F h + U x, b)`.
 
-    F is the product of log2 H levels of H/2 plane rotations; H is a power of two. With ``capacity`` L it is the tunable
-    style instead: L levels of rotations of neighbouring units, for any H; L = H reaches all rotations. State (h,), or
-    (re, im) with ``complex``, where the output is the real part. ``dense`` multiplies F out once per sequence;
-    otherwise each step rotates level by level, O(H log H) or O(H L). ``eps`` is added to \|v\| in modReLU, and with
-    ``complex`` to the modulus it divides by (the authors' code: 0.01). Angles U(-π, π), input weights U(-0.01, 0.01)
-    without bias, modReLU bias 0.
+    F is the product of log2 H levels of H/2 plane rotations; H is a power of two. State (h,), or (re, im), where the
+    output is the real part. Angles start at U(-π, π), input weights at U(-0.01, 0.01), the bias of modReLU at 0.
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        complex: Whether F is unitary and h complex.
+        capacity: L, for the tunable style: F is L levels of rotations of neighbouring units, for any H; L = H reaches
+            all rotations.
+        dense: Multiply F out once per sequence; else each step rotates level by level, O(H log H) or O(H L).
+        eps: Added to \|v\| in modReLU, and with ``complex`` to the modulus it divides by (the authors' code: 0.01).
+        bias: Whether the input map has a bias; the authors' has none.
     """
 
     complex: bool = False

@@ -22,9 +22,15 @@ class GORUCell(ColumnCell):
     r"""Gates around an orthogonal transition F; state (h,); columns r, g, c.
 
     :math:`r = \sigma(U_r x + W_r h + b_r)`, :math:`g = \sigma(U_g x + W_g h + b_g)`,
-    :math:`c = \mathrm{modReLU}(U_c x + r (F h), b_c)`, :math:`h' = g h + (1 - g) c`. Weights U(-0.01, 0.01), b_r = 2,
-    b_g = 0, b_c = 0.01, angles U(-π, π). ``capacity``, ``dense`` and ``eps`` (authors' code: 0.001) as in the EURNN:
-    FFT style, where H is a power of two, or ``capacity`` levels of rotations of neighbouring units, for any H.
+    :math:`c = \mathrm{modReLU}(U_c x + r (F h), b_c)`, :math:`h' = g h + (1 - g) c`. Weights start at U(-0.01, 0.01),
+    b_r at 2, b_g at 0, b_c at 0.01, angles at U(-π, π).
+
+    Args:
+        input_size, hidden_size: Features of x and of h; in FFT style the latter is a power of two.
+        capacity: Levels of rotations of neighbouring units, for the tunable style and any hidden_size.
+        dense: Multiply F out once per sequence; else each step rotates level by level.
+        eps: Added to \|v\| in modReLU (the authors' code: 0.001).
+        bias: Whether there are b_r and b_g.
     """
 
     capacity: int | None = None

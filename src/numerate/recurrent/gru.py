@@ -23,9 +23,11 @@ def gru(forget: Tensor, inlet: Tensor, candidate: Tensor, h: Tensor) -> Tensor:
 class GRUCell(GatedCell):
     r"""GRU; state (h,); columns r, z, n as in torch, then the gate's second map and its masters where it has them.
 
-    The update gate z is the forget map of the gate; with -, C and U the input gate is tied, I = 1 - F (``tied``).
-    ``reset_after``: :math:`n = W x + r (U h + b)` as torch and cuDNN; else :math:`n = W x + b + U (r h)` as first
-    published.
+    The update gate z is the forget map of the gate; with -, C and U the input gate is tied, I = 1 - F.
+
+    Args:
+        reset_after: :math:`n = W x + r (U h + b)` as torch and cuDNN; else :math:`n = W x + b + U (r h)` as first
+            published. The others are those of every :class:`~numerate.recurrent.gated.GatedCell`.
     """
 
     reset_after: bool = True

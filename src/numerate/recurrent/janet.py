@@ -18,10 +18,15 @@ def janet(forget: Tensor, candidate: Tensor, h: Tensor, beta: float = 1.0) -> Te
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JANETCell(ColumnCell):
-    """JANET; state (h,); columns f, u.
+    r"""JANET; state (h,); columns f, u: :math:`h' = \sigma(s) h + (1 - \sigma(s - \beta)) \tanh(u)`.
 
-    Glorot-uniform weights; the forget bias starts at ``forget_bias`` (default 1) or, with ``timescale`` instead, at
-    chrono values log U[1, timescale] as in the authors' code; the other bias at 0.
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        bias, recurrent_bias: As in every :class:`ColumnCell`.
+        weight_init: Scheme of the weights; Glorot-uniform by default.
+        beta: β.
+        forget_bias: Where the forget bias starts, 1 by default; the other bias starts at 0.
+        timescale: In its place, chrono values log U[1, timescale], as in the authors' code.
     """
 
     weight_init: init.WeightInit = "xavier_uniform"

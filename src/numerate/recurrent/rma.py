@@ -50,11 +50,20 @@ class RMACell(Cell):
 
     Reading sees the memory before z is written. State (h, c, m, M, row): h and c (``depth``, hidden_size), m (R Z,), M
     (N, Z), zero at first, and the row to write next, marked by a 1 among N, which is exact in every floating type.
-    R = ``heads``, N = ``rows``, K = ``top_k`` (None: all rows). ``depth`` layers of the controller, each on z and the
-    layer below; its gates by ``gate``, ``timescale``, ``downsize`` as in the LSTM. ``activation`` between the layers of
-    the MLP, none after the last. The paper's hidden_size is 256. The maps start at ``weight_init`` (truncated normal of
-    deviation 1/√fan_in), biases at 0, those of the controller's forget gates as in the LSTM. The cosine has the
-    two ε = 1e-6 of the DNC; the released code instead keeps what is under its roots above 1e-12.
+    Biases start at 0, those of the controller's forget gates as in the LSTM. The cosine has the two ε = 1e-6 of the
+    DNC; the released code instead keeps what is under its roots above 1e-12.
+
+    Args:
+        input_size: Features of x.
+        hidden_size: Features of h of each layer of the controller; the paper's is 256.
+        encoder: Widths of the MLP; Z is the last.
+        activation: Between the layers of the MLP; none after the last.
+        depth: Layers of the controller, each on z and the layer below.
+        heads: R.
+        rows: N.
+        top_k: K, or None for all rows.
+        gate, timescale, downsize: The controller's gates, as in the LSTM.
+        weight_init: Scheme of the weights, by default truncated normal of deviation 1/√fan_in.
     """
 
     encoder: Sequence[int] = (400, 200)

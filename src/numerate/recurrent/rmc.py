@@ -29,11 +29,24 @@ class RMCCell(Cell):
     hidden_size is the width S of a slot. :math:`e = W x`; A = [M; e]; ``blocks`` times: attention among the rows of A,
     :math:`A = LN(A + attended)`, :math:`A = LN(A + MLP(A))`; then :math:`M' = F M + I \tanh(A)` without the row e, F
     and I from :math:`W_x e + W_m \tanh(M)`. LN is over the features of a row. The MLP is shared by the blocks.
-    ``gate_style``: ``unit``, a gate for each element, or ``memory``, one for each slot. M starts as rows of the
-    identity. ``gate``, ``timescale``, ``downsize``: as in the LSTM; cumax runs along the features of a slot and a
-    gate's own vector has one entry per feature. ``forget_bias`` 1 for gates - and R, ``input_bias`` 0; the latter only
-    where the input gate has a map of its own, which a tied gate leaves out, and without ``timescale``; gate O takes
-    neither and OR no ``forget_bias``, as no constant changes a softmax.
+    M starts as rows of the identity.
+
+    Args:
+        input_size: Features of x.
+        hidden_size: S, the width of a slot.
+        slots: Rows of M.
+        heads: Heads of the attention; they divide S.
+        blocks: Rounds of attention and MLP.
+        mlp_layers: Layers of the MLP, each of width S, ReLU between them.
+        gate_style: ``unit``, a gate for each element, or ``memory``, one for each slot.
+        gate: As in the LSTM; cumax runs along the features of a slot, and a gate's own vector has one entry per feature
+            (per slot: one).
+        forget_bias: Where the forget map's bias starts, 1 by default for gates - and R; O and OR take none, as no
+            constant changes a softmax.
+        input_bias: Where the input gate's bias starts, if it has a map of its own and no ``timescale``; not for O.
+        timescale: Chrono start, as in the LSTM.
+        downsize: Features per entry of a master gate, for gates that have one.
+        weight_init: Scheme of the weights.
     """
 
     slots: int = 4

@@ -17,9 +17,17 @@ from numerate.recurrent.layer import CellLayer
 class RNNCell(ColumnCell):
     r"""Plain recurrence :math:`h' = f(U x + W h + b)`, f = tanh or ReLU; with ``layer_norm``, f(LN(U x + W h + b)).
 
-    ``recurrent_init``: W as the other weights, ``orthogonal`` or the ``identity`` (RNN-orth and RNN-id of Chandar et
-    al., 2019, which also use layer norm). ``activation``: by default ReLU for the identity, else tanh.
-    Glorot-normal weights, biases 0; layer norm, with ``eps``, has gain 1 and shift 0 at the start.
+    Biases start at 0, layer norm at gain 1 and shift 0.
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        bias, recurrent_bias: As in every :class:`ColumnCell`; by default two biases, one with layer norm.
+        weight_init: Scheme of the weights; Glorot-normal by default.
+        activation: f; by default ReLU for the identity, else tanh.
+        recurrent_init: W as the other weights, ``orthogonal`` or the ``identity``; RNN-orth and RNN-id of Chandar et
+            al. (2019) also use layer norm.
+        layer_norm: Whether the pre-activation is normalised.
+        eps: What layer norm adds to the variance.
     """
 
     weight_init: init.WeightInit = "xavier_normal"

@@ -18,7 +18,13 @@ def ugrnn(forget: Tensor, candidate: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UGRNNCell(ColumnCell):
-    """UGRNN; state (h,); columns g, c; the gate's bias starts at ``forget_bias`` (default 1)."""
+    r"""UGRNN; state (h,); columns g, c: :math:`h' = \sigma(g) h + (1 - \sigma(g)) \tanh(c)`.
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        bias, recurrent_bias, weight_init: As in every :class:`ColumnCell`.
+        forget_bias: Where the gate's bias starts, 1 by default.
+    """
 
     forget_bias: float | None = None
 

@@ -15,12 +15,17 @@ from numerate.recurrent.layer import CellLayer
 
 @dataclass(frozen=True, repr=False)
 class UnitCell(Cell):
-    """h' = unit([x; h]); state (h,). ``unit`` is a class or callable (in_features, out_features, device=, dtype=).
+    """h' = unit([x; h]); state (h,).
 
-    The unit is a sub-module of its owner (``unit_l0``), so its bounds, penalty and formula are found there.
-    ``initial``: h before the first step; a number, or ``"learnt"``, a parameter ``initial`` (H,), or None, the unit's
-    ``neutral`` element: 1 where it multiplies, as from 0 a product never leaves 0, else 0. There the parameter starts.
-    A module that takes no generator, such as ``nn.Linear``, draws from torch's own, seeded from the one that is given.
+    The unit is a sub-module of its owner (``unit_l0``), so its bounds, penalty and formula are found there. A module
+    that takes no generator, such as ``nn.Linear``, draws from torch's own, seeded from the one that is given.
+
+    Args:
+        input_size, hidden_size: Features of x and of h.
+        unit: A class or callable (in_features, out_features, device=, dtype=).
+        initial: h before the first step: a number; or ``"learnt"``, a parameter ``initial`` (H,); or None, the unit's
+            ``neutral`` element, 1 where it multiplies, as from 0 a product never leaves 0, else 0. There the parameter
+            starts.
     """
 
     unit: Callable[..., nn.Module] = nn.Linear

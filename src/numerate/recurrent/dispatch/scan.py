@@ -4,6 +4,8 @@
 does not.
 """
 
+from typing import Any
+
 from torch import Tensor
 
 from numerate.recurrent.cell import Cell, Parts, State
@@ -12,9 +14,18 @@ from numerate.torch_internals import scan
 
 def scan_steps(cell: Cell, gx: Tensor, prepared: Parts, state: State, reverse: bool) -> tuple[Tensor, State]:
     """As :func:`numerate.recurrent.dispatch.plain.plain_steps` without its options; gx: (T, B, columns)."""
-    def step(state: State, g: Tensor) -> tuple[State, Tensor]:
-        output, new = cell.step(g, state, prepared)
-        return tuple(entry.clone() for entry in new), output.clone()  # scan allows no result to share memory
+    parts = {name: _apart(value) for name, value in prepared.items()}
 
-    final, outputs = scan()(step, tuple(entry.clone() for entry in state), gx, dim=0, reverse=reverse)
+    def step(state: State, g: Tensor) -> tuple[State, Tensor]:
+        output, new = cell.step(g, state, parts)
+        return _apart(new), output.clone()
+
+    final, outputs = scan()(step, _apart(state), gx, dim=0, reverse=reverse)
     return outputs, tuple(final)
+
+
+def _apart(value: Any) -> Any:
+    """Copies of tensors, alone or in a tuple, as scan allows none to share memory; other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(_apart, value))
+    return value.clone() if isinstance(value, Tensor) else value
