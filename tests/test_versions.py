@@ -29,4 +29,4 @@ def _numbers(version):
 def _padded(text):
     """numpy==1.26 is numpy==1.26.0."""
     name, version = text.split("==")
-    return name, (_numbers(version) + [0, 0])[:3]
+    return name, [*_numbers(version), 0, 0][:3]

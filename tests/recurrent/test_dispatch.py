@@ -436,7 +436,8 @@ def test_a_compiler_that_fails_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     script = tmp_path / "c++"
-    script.write_text("#!/bin/sh\ncase \"$*\" in *-shared*) printf 'In file\\nerror: no space\\n' >&2; exit 1;; esac\n")
+    fails = "case \"$*\" in *-shared*) printf 'In file\\nerror: no space\\n' >&2; exit 1;; esac"
+    script.write_text(f"#!/bin/sh\n{fails}\necho '#define __cplusplus 201703L'\n")
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     monkeypatch.setenv("NUMERATE_CACHE", str(tmp_path / "cache"))
