@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numerate.labels import file_names, printable, spreadsheet_cell
@@ -11,6 +11,7 @@ from numerate.labels import file_names, printable, spreadsheet_cell
 anything = st.text(st.characters(exclude_categories=()), max_size=200)
 
 
+@settings(deadline=None)
 @given(anything)
 def test_printable_text_is_one_line_without_control_characters_and_can_be_written(text):
     shown = printable(text)
@@ -27,6 +28,7 @@ def test_what_is_harmless_stays_as_it_is():
     )
 
 
+@settings(deadline=None)
 @given(st.lists(anything, unique=True, max_size=8))
 def test_files_stay_in_their_folder_and_apart(labels):
     names = file_names(labels, taken=["overview"])

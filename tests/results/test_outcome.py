@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numerate.results import Row
@@ -29,6 +29,7 @@ def test_first_smallest_of_the_last_points_without_nan(validation, last, index):
     assert best_point(validation, last) == index
 
 
+@settings(deadline=None)
 @given(errors, st.none() | st.integers(1, 40))
 def test_no_later_point_is_better_and_every_earlier_one_is_worse(validation, last):
     best = best_point(validation, last)
@@ -75,6 +76,7 @@ def test_a_run_that_diverged_before_its_first_evaluation_is_a_failure():
     assert (judged.solved, judged.solved_at, judged.snapped, judged.diverged) == (False, None, False, True)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(errors, errors, errors), min_size=1, max_size=5), st.integers(1, 12), st.floats(0, 10))
 def test_scores_read_off_a_stack_judge_each_run_as_its_curves_do(runs, last, threshold):
     points = min(len(curve) for run in runs for curve in run)

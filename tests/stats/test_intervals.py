@@ -42,6 +42,7 @@ def test_all_plotted_success_rates_are_wilson_intervals():
         assert rate.high == pytest.approx(float(line["ci_high"]), abs=2e-3), line
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_wilson_interval_is_where_the_score_test_does_not_reject(case):
     k, n = case

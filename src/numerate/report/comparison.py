@@ -77,11 +77,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class PublishedTest:
-    """How our numbers are tested against the published ones.
+    """How our numbers are tested against the published ones; not at all if the runs are of another setting.
 
     Args:
-        of: ``rates``: success rates, cell by cell; ``series``: the order of the series in each column, by each metric;
-            ``x``: the order of the xs in each series; None: nothing, as the runs are not of the published setting.
+        of: success ``rates`` by cell, the order of ``series`` in each column or of ``x`` in each series, or None: nothing.
         level: largest p- or q-value that counts as a difference or an order.
         beside: series that are shown and take no part in an order.
     """
