@@ -148,17 +148,13 @@ def law(fit: FormulaFit) -> Law:
         Picture(
             "fit",
             fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front),
-            f"Left: every row. Middle: what the formula leaves{band}. Right: all "
-            "formulas that are better than every smaller one; the chosen one is filled.",
-        ),
-        Picture(
-            "outside",
-            slices_figure(slices(fit), table.target),
-            "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where "
-            "they part from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken "
-            "off.",
-        ),
+            f"Left: every row. Middle: what the formula leaves{band}. Right: all formulas that are better than every "
+            "smaller one; the chosen one is filled.",
+        )
     ]
+    cuts = slices(fit)
+    if cuts:
+        pictures.append(Picture("outside", slices_figure(cuts, table.target), OUTSIDE))
     return Law(
         table.target,
         export.mathml(table.target, best.expression, "=" if best.exact else "≈"),
@@ -173,11 +169,15 @@ def law(fit: FormulaFit) -> Law:
     )
 
 
+OUTSIDE = (
+    "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they part from "
+    "the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off."
+)
 LANGUAGES = {"Python": "python", "PyTorch": "torch", "C": "c"}
 
 
 def slices(fit: FormulaFit) -> list[Slice]:
-    """The formula and its runners-up along each input that matters, the others at their median."""
+    """The formula and its runners-up along each input that it contains, the others at their median."""
     table, best = fit.table, fit.found.best
     middle = np.median(table.X, axis=0)
     rest = table.y - values(best, table.X, table.names)

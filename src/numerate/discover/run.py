@@ -96,7 +96,7 @@ def find(
 
 def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Found:
     """The front with constants fitted to all rows; the search fits all but the best to some."""
-    chooser = Chooser(X, y, weights, len(y), found.best.names)
+    chooser = Chooser(X, y, weights, 0, found.best.names)
     front = []
     for each in found.front:
         if each is not found.best and each.constants:
