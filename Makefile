@@ -35,7 +35,7 @@ $(VENV)/.ok: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.ok
-	$(INSTALL) -r requirements-dev.txt
+	$(INSTALL) -e '.[formula]' -r requirements-dev.txt
 	touch $@
 
 clean:

@@ -147,7 +147,7 @@ def law(fit: FormulaFit) -> Law:
     pictures = [
         Picture(
             "fit",
-            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front),
+            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front, fit.relative),
             f"Left: every row. Middle: what the formula leaves{band}. Right: all formulas that are better than every "
             "smaller one; the chosen one is filled.",
         )
@@ -170,8 +170,8 @@ def law(fit: FormulaFit) -> Law:
 
 
 OUTSIDE = (
-    "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they part from "
-    "the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off."
+    "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they part "
+    "from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off."
 )
 LANGUAGES = {"Python": "python", "PyTorch": "torch", "C": "c"}
 
@@ -200,7 +200,7 @@ def slices(fit: FormulaFit) -> list[Slice]:
 
 
 def _short(formula: Formula, most: int = 60) -> str:
-    shown = export.text(formula.expression, 4)
+    shown = export.text(formula.expression)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
@@ -227,7 +227,7 @@ def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
         f"data = pl.{reader}({str(path)!r})\n"
         f"model = FormulaRegressor(seconds={seconds:g}{units})\n"
         f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
-        f"model.formula_      # {export.text(fit.found.best.expression, 4)}\n"
+        f"model.formula_      # {export.text(fit.found.best.expression)}\n"
         f"model.predict(data[{list(table.names)!r}])\n"
         "model.to_module()   # an nn.Module whose constants train\n"
     )

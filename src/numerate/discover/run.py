@@ -102,7 +102,8 @@ def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | N
         if each is not found.best and each.constants:
             fit = refit(each.tree, X, y, weights, steps=30)
             each = chooser.formula(Candidate(0.0, fit.error, fit.tree, fit.standard_errors, ""), rounded=False)
-        front.append(each)
+        if each is found.best or not front or each.error < min(smaller.error for smaller in front):
+            front.append(each)
     return replace(found, front=front)
 
 
@@ -178,7 +179,8 @@ class ConstantNote:
     name: str = ""
 
     def __str__(self) -> str:
-        error = f" ± {self.standard_error:.1g}" if self.standard_error > 1e-12 * abs(self.value) else ""
+        digits = ".0f" if 100 <= self.standard_error < 1e6 else ".2g"
+        error = f" ± {self.standard_error:{digits}}" if self.standard_error > 1e-12 * abs(self.value) else ""
         unit = f" {self.unit}" if self.unit not in ("", "1") else ""
         return f"{self.value:.{export.DIGITS}g}{error}{unit}" + (f" = {self.name}" if self.name else "")
 
