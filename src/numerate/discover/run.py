@@ -102,9 +102,17 @@ def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | N
         if each is not found.best and each.constants:
             fit = refit(each.tree, X, y, weights, steps=30)
             each = chooser.formula(Candidate(0.0, fit.error, fit.tree, fit.standard_errors, ""), rounded=False)
-        if each is found.best or not front or each.error < min(smaller.error for smaller in front):
-            front.append(each)
-    return replace(found, front=front)
+        front.append(each)
+    return replace(found, front=better_than_smaller(front, found.best))
+
+
+def better_than_smaller(front: Sequence[Formula], best: Formula) -> list[Formula]:
+    """The formulas that are better than every smaller one, and ``best``; smallest first."""
+    kept: list[Formula] = []
+    for each in sorted(front, key=lambda each: each.size):
+        if each is best or not kept or each.error < min(other.error for other in kept):
+            kept.append(each)
+    return kept
 
 
 def chosen_for_few(found: Found, rows: int) -> Found:
@@ -116,7 +124,8 @@ def chosen_for_few(found: Found, rows: int) -> Found:
     if found.exact:
         return found
     best = min(found.front, key=lambda each: description_length(each, rows))
-    return replace(found, best=best, exact=best.exact, noise=best.error)
+    front = better_than_smaller(found.front, best)
+    return replace(found, best=best, front=front, exact=best.exact, noise=best.error)
 
 
 def description_length(formula: Formula, rows: int) -> float:
