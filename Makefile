@@ -42,7 +42,7 @@ $(VENV)/.ok: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.ok requirements-dev.txt
 	@mv $(VENV)/.ok $(VENV)/.unfinished
-	$(INSTALL) -r requirements-dev.txt
+	$(INSTALL) -e '.[formula]' -r requirements-dev.txt
 	@mv $(VENV)/.unfinished $(VENV)/.ok && touch $@
 
 clean:

@@ -43,3 +43,12 @@ def test_a_formula_is_discovered_and_the_pages_show_what_is_printed(capsys):
     assert f"```text\n{printed}```" in readme
     assert f"```text\n{printed}```" in page
     assert example.read_text().split("\n\n", 1)[1] in readme  # the code itself, after the docstring
+
+
+def test_pendulum_prints_what_the_page_shows(capsys):
+    runpy.run_path(str(EXAMPLES / "pendulum.py"), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    page = (EXAMPLES.parent / "docs" / "formula.md").read_text()
+    formulas = [line for line in printed if line.startswith(("found:", "with noise:"))]
+    assert len(formulas) == 2
+    assert all(line in page for line in formulas)

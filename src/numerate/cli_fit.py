@@ -130,7 +130,7 @@ def _summary(fit: Any) -> Any:
     facts.append(f"  found in {fit.found.seconds:.1f} s")
     others = Table("size", "relative error", "formula", box=None, pad_edge=False, header_style="dim")
     for each in fit.runners_up:
-        others.add_row(str(each.size), number(each.relative_error), export.text(each.expression, 4))
+        others.add_row(str(each.size), number(each.relative_error), export.text(each.expression))
     rest = [Text("runners-up", style="dim"), others] if fit.runners_up else []
     return Group(head, verdict, *map(Text, facts), *rest)
 

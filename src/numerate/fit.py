@@ -147,18 +147,14 @@ def law(fit: FormulaFit) -> Law:
     pictures = [
         Picture(
             "fit",
-            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front),
-            f"Left: every row. Middle: what the formula leaves{band}. Right: all "
-            "formulas that are better than every smaller one; the chosen one is filled.",
-        ),
-        Picture(
-            "outside",
-            slices_figure(slices(fit), table.target),
-            "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where "
-            "they part from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken "
-            "off.",
-        ),
+            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front, fit.relative),
+            f"Left: every row. Middle: what the formula leaves{band}. Right: all formulas that are better than every "
+            "smaller one; the chosen one is filled.",
+        )
     ]
+    cuts = slices(fit)
+    if cuts:
+        pictures.append(Picture("outside", slices_figure(cuts, table.target), OUTSIDE))
     return Law(
         table.target,
         export.mathml(table.target, best.expression, "=" if best.exact else "≈"),
@@ -173,11 +169,15 @@ def law(fit: FormulaFit) -> Law:
     )
 
 
+OUTSIDE = (
+    "Along each input, the others at their median. Shaded: outside the data. Dashed: the runners-up; where they part "
+    "from the formula, the data do not decide. Dots: the data, the effect of the other inputs taken off."
+)
 LANGUAGES = {"Python": "python", "PyTorch": "torch", "C": "c"}
 
 
 def slices(fit: FormulaFit) -> list[Slice]:
-    """The formula and its runners-up along each input that matters, the others at their median."""
+    """The formula and its runners-up along each input that it contains, the others at their median."""
     table, best = fit.table, fit.found.best
     middle = np.median(table.X, axis=0)
     rest = table.y - values(best, table.X, table.names)
@@ -200,7 +200,7 @@ def slices(fit: FormulaFit) -> list[Slice]:
 
 
 def _short(formula: Formula, most: int = 60) -> str:
-    shown = export.text(formula.expression, 4)
+    shown = export.text(formula.expression)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
@@ -227,7 +227,7 @@ def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
         f"data = pl.{reader}({str(path)!r})\n"
         f"model = FormulaRegressor(seconds={seconds:g}{units})\n"
         f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
-        f"model.formula_      # {export.text(fit.found.best.expression, 4)}\n"
+        f"model.formula_      # {export.text(fit.found.best.expression)}\n"
         f"model.predict(data[{list(table.names)!r}])\n"
         "model.to_module()   # an nn.Module whose constants train\n"
     )

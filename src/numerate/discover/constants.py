@@ -145,8 +145,9 @@ class _Problem:
         free = np.array(self.linear)
         c[~free] = nonlinear
         J = self.jacobian(c)[:, free]
-        scale = np.linalg.norm(J, axis=0)
-        if not (np.isfinite(J).all() and (scale > 0).all()):
+        with np.errstate(over="ignore"):
+            scale = np.linalg.norm(J, axis=0)
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
             return None
         c[free] = np.linalg.lstsq(J / scale, -self.residual(c), rcond=None)[0] / scale
         return c

@@ -1,5 +1,6 @@
 """A formula as text, as program code and as a module: LaTeX, MathML, Python, C, torch."""
 
+import html
 import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +73,7 @@ class _MathML(MathMLPresentationPrinter):
 
     def _leaf(self, kind: str, content: str) -> Any:
         leaf = self.dom.createElement(kind)
-        leaf.appendChild(self.dom.createTextNode(content))
+        leaf.appendChild(self.dom.createTextNode(html.escape(content)))  # sympy prints text as it is
         return leaf
 
     _print_Dummy = _print_Symbol
@@ -81,8 +82,7 @@ class _MathML(MathMLPresentationPrinter):
 def mathml(target: str, expression: sympy.Expr, relation: str = "=", digits: int = DIGITS) -> str:
     """``target = expression`` for a page: every browser typesets it, nothing is fetched."""
     left, right = (_plain(_MathML().doprint(each)) for each in (sympy.Symbol(target), rounded(expression, digits)))
-    label = f"{target} {relation} {text(expression, digits)}".replace("&", "&amp;").replace('"', "&quot;")
-    label = label.replace("<", "&lt;")
+    label = html.escape(f"{target} {relation} {text(expression, digits)}")
     equals = f"<mo>{relation}</mo>"
     return f'<math displaystyle="true" aria-label="{label}"><mrow>{left}{equals}{right}</mrow></math>'
 
@@ -136,8 +136,8 @@ def _python(expression: sympy.Expr, words: Sequence[str], function: str, renamed
 
 
 _NUMPY = {
-    "sin", "cos", "tan", "exp", "log", "sqrt", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh",
-    "arctanh", "pi", "e", "sign", "cbrt", "maximum", "minimum",
+    "sin", "cos", "tan", "exp", "log", "sqrt", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh",
+    "arccosh", "arctanh", "pi", "e", "sign", "cbrt", "maximum", "minimum",
 }  # fmt: skip
 
 
@@ -199,4 +199,5 @@ def with_parameters(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Symb
 
 def compiled(expression: sympy.Expr, symbols: Sequence[sympy.Symbol], module: str = "numpy") -> Callable[..., Any]:
     """A function of arrays or tensors, one for each symbol."""
-    return sympy.lambdify(list(symbols), folded(expression), modules=module, dummify=True)  # a column may be called sin
+    safe = [sympy.Symbol(f"_v{i}") for i in range(len(symbols))]  # a column may be called sin
+    return sympy.lambdify(safe, folded(replaced(expression, dict(zip(symbols, safe)))), modules=module)

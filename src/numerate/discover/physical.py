@@ -122,10 +122,13 @@ def _solve(chosen: tuple[Constant, ...], dimension: Dimension) -> list[Fraction]
 @cache
 def _factors() -> tuple[tuple[float, sympy.Expr], ...]:
     """Plain numbers from simple to less simple: 1, 2, 1/2, pi, 4*pi**2, ..."""
-    numbers = {sympy.Rational(p, q) for p in (1, 2, 3, 4, 8) for q in (1, 2, 3, 4, 8)}
+    numbers = {Fraction(p, q) for p in (1, 2, 3, 4, 8) for q in (1, 2, 3, 4, 8)}
     listed = [
-        (math.log2(number.p) + math.log2(number.q) + 1.5 * abs(power), number * sympy.pi**power)
+        (
+            math.log2(number.numerator) + math.log2(number.denominator) + 1.5 * abs(power),
+            sympy.Rational(number) * sympy.pi**power,
+        )
         for number in numbers
         for power in (0, 1, 2, -1, -2)
     ]
-    return tuple(sorted(listed, key=lambda each: each[0]))
+    return tuple(sorted(listed, key=lambda each: (each[0], str(each[1]))))

@@ -96,14 +96,23 @@ def find(
 
 def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Found:
     """The front with constants fitted to all rows; the search fits all but the best to some."""
-    chooser = Chooser(X, y, weights, len(y), found.best.names)
+    chooser = Chooser(X, y, weights, 0, found.best.names)
     front = []
     for each in found.front:
         if each is not found.best and each.constants:
             fit = refit(each.tree, X, y, weights, steps=30)
             each = chooser.formula(Candidate(0.0, fit.error, fit.tree, fit.standard_errors, ""), rounded=False)
         front.append(each)
-    return replace(found, front=front)
+    return replace(found, front=better_than_smaller(front, found.best))
+
+
+def better_than_smaller(front: Sequence[Formula], best: Formula) -> list[Formula]:
+    """The formulas that are better than every smaller one, and ``best``; smallest first."""
+    kept: list[Formula] = []
+    for each in sorted(front, key=lambda each: each.size):
+        if each is best or not kept or each.error < min(other.error for other in kept):
+            kept.append(each)
+    return kept
 
 
 def chosen_for_few(found: Found, rows: int) -> Found:
@@ -115,7 +124,8 @@ def chosen_for_few(found: Found, rows: int) -> Found:
     if found.exact:
         return found
     best = min(found.front, key=lambda each: description_length(each, rows))
-    return replace(found, best=best, exact=best.exact, noise=best.error)
+    front = better_than_smaller(found.front, best)
+    return replace(found, best=best, front=front, exact=best.exact, noise=best.error)
 
 
 def description_length(formula: Formula, rows: int) -> float:
@@ -178,7 +188,8 @@ class ConstantNote:
     name: str = ""
 
     def __str__(self) -> str:
-        error = f" ± {self.standard_error:.1g}" if self.standard_error > 1e-12 * abs(self.value) else ""
+        digits = ".0f" if 100 <= self.standard_error < 1e6 else ".2g"
+        error = f" ± {self.standard_error:{digits}}" if self.standard_error > 1e-12 * abs(self.value) else ""
         unit = f" {self.unit}" if self.unit not in ("", "1") else ""
         return f"{self.value:.{export.DIGITS}g}{error}{unit}" + (f" = {self.name}" if self.name else "")
 

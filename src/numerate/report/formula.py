@@ -14,7 +14,7 @@ from numerate.report.html import Picture, render
 
 OURS, DATA = figures.COLOURS[0], figures.FAINT
 OTHERS = (figures.COLOURS[1], figures.COLOURS[2], figures.COLOURS[3])
-LOG_FROM = 100.0
+LOG_FROM = 30.0
 """Axes are logarithmic where positive values span more than this."""
 
 
@@ -107,15 +107,17 @@ def plot_predicted(ax: Axes, measured: np.ndarray, predicted: np.ndarray) -> Axe
     return ax
 
 
-def plot_residuals(ax: Axes, measured: np.ndarray, predicted: np.ndarray, noise: float) -> Axes:
-    """What the formula leaves, against its value; the band is twice the noise."""
+def plot_residuals(ax: Axes, measured: np.ndarray, predicted: np.ndarray, noise: float, relative: bool = False) -> Axes:
+    """What the formula leaves, against its value or relative to it; the band is twice the noise."""
+    rest = measured / predicted - 1 if relative else measured - predicted
     if noise > 0:
         ax.axhspan(-2 * noise, 2 * noise, color=figures.BAND, lw=0, zorder=0)
     ax.axhline(0, color=figures.GRID, lw=1.2, zorder=1)
-    ax.plot(predicted, measured - predicted, "o", ms=_dot(len(measured)), color=OURS, alpha=0.7, mec="none", zorder=2)
+    ax.plot(predicted, rest, "o", ms=_dot(len(measured)), color=OURS, alpha=0.7, mec="none", zorder=2)
     if is_wide(predicted[np.isfinite(predicted)]):
         ax.set_xscale("log")
-    ax.set(xlabel="Predicted", ylabel="Measured − predicted", title="Residuals")
+    shown = "Measured / predicted − 1" if relative else "Measured − predicted"
+    ax.set(xlabel="Predicted", ylabel=shown, title="Residuals")
     return ax
 
 
@@ -133,13 +135,15 @@ def plot_front(ax: Axes, front: Sequence[Candidate], floor: float = 1e-16) -> Ax
     return ax
 
 
-def fit_figure(measured: np.ndarray, predicted: np.ndarray, noise: float, front: Sequence[Candidate]) -> Figure:
+def fit_figure(
+    measured: np.ndarray, predicted: np.ndarray, noise: float, front: Sequence[Candidate], relative: bool = False
+) -> Figure:
     """Predicted against measured, residuals, error against size."""
     with figures.style():
         fig = Figure(figsize=(11.0, 3.5))
         axes = fig.subplots(1, 3)
         plot_predicted(axes[0], measured, predicted)
-        plot_residuals(axes[1], measured, predicted, noise)
+        plot_residuals(axes[1], measured, predicted, noise, relative)
         plot_front(axes[2], front)
         figures.lay_out(fig, w_pad=2.0)
     return fig
