@@ -1,4 +1,4 @@
-"""From candidates to formulas: constants rounded, exactness decided on rows kept apart, the front of error against size."""
+"""From candidates to formulas: constants rounded, exactness decided on rows kept apart, error against size."""
 
 from collections.abc import Sequence
 

@@ -63,7 +63,7 @@ def build(X: np.ndarray, limit: int = 1500, allowed: frozenset[str] | None = Non
 
 def _monomials(X: np.ndarray, V: list[ex.Tree], sums: Features, limit: int) -> list[tuple[ex.Tree, float]]:
     """Monomials into the sums; returns the small ones with their cost."""
-    k, pos = len(V), (X > 0).all(0)
+    k, pos = len(V), np.asarray((X > 0).all(0))
     small = []
     for e in laurent_exponents(k, {1: 6, 2: 4, 3: 4}.get(k, 2), POWERS):
         if not all(pos[j] or q == int(q) for j, q in enumerate(e)):

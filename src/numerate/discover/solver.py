@@ -50,7 +50,9 @@ class Solver:
     def start(self, view: View) -> None:
         """The whole search from the data themselves."""
         mean = float(np.average(view.t, weights=view.w**2))
-        self.offer([ex.const(mean)], "constant")
+        self.offer([view.lift(ex.const(mean))], "constant")
+        if view.k == 0:
+            return
         self.linear(view)
         view = self.with_noise(view, noise_level(view))
         self.solve(view, "")
@@ -138,7 +140,7 @@ class Solver:
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:
             inner = plan.apply(view)
-            if self.depth == 0 and "front" not in source:
+            if self.depth == 0 and not source and not self.groups:
                 self.groups = plan.rows
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 
