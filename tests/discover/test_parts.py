@@ -178,7 +178,8 @@ def test_spans_hold_the_target_under_an_outer_function(f):
 
 
 @pytest.mark.parametrize(
-    "f", [lambda a, b: (a + 2 * b) / (1 + a * b), lambda a, b: a**2 / (a**3 + 4 * b) - b, lambda a, b: np.sqrt(a / (a + b))]
+    "f",
+    [lambda a, b: (a + 2 * b) / (1 + a * b), lambda a, b: a**2 / (a**3 + 4 * b) - b, lambda a, b: np.sqrt(a / (a + b))],
 )
 def test_quotients_of_sparse_polynomials(f):
     X = box(400, 2)

@@ -61,6 +61,7 @@ class Few:
             forms.setdefault(ex.shape(r[2]), r)
         ranked = list(forms.values())
         best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
+        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[:8]
         for _, _, tree in best:
             yield self.view.lift(tree)
 
@@ -133,6 +134,12 @@ class Few:
                 tree = emit(outer, A, trees + [self.sums.trees[i] for i in chosen], self.rows)
                 if tree is not None:
                     yield tree
+
+
+def _complexity(tree: ex.Tree) -> float:
+    """Size, with powers counted by their numbers: a seventh half is less simple than a first."""
+    own = abs(tree[2].numerator) + 2 * tree[2].denominator - 2 if tree[0] == "pow" else 1
+    return own + sum(_complexity(s) for s in tree[1:] if isinstance(s, tuple))
 
 
 def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
