@@ -8,8 +8,9 @@ import sympy as sp
 
 from numerate.discover import dictionary as dic
 from numerate.discover import expressions as ex
-from numerate.discover import front, groups, index, rational, separate, sparse, spans
+from numerate.discover import front, groups, index, rational, separate, spans, sparse
 from numerate.discover.clock import Clock, OutOfTime
+from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.dimensions import groups_from
 from numerate.discover.factor import factors
@@ -250,6 +251,22 @@ def test_differences():
     pairs = find_differences(root(X, y))
     assert [(set(p[:2]), p[2]) for p in pairs] == [({1, 2}, -1.0)]
     assert apply_differences(root(X, y), pairs).k == 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: 1 / (1 + 1.6 * np.exp(-1.04 * x)) - 0.5,
+        lambda x: 0.3 + 2.2 * np.exp(-((x - 1.3) ** 2) / 0.5),
+        lambda x: 1.5 * np.exp(-0.3 * x) * np.cos(2.1 * x + 0.4),
+        lambda x: 3 * x**1.7 - 0.2 * x,
+        lambda x: np.log(x + 0.37),
+        lambda x: 2 * np.exp(-0.4 * x) + 3 * np.exp(-2.2 * x),
+    ],
+)
+def test_curves_with_constants_inside(f):
+    X = box(300, 1, 0.1, 3.0)
+    assert solves(curves(root(X, f(X[:, 0]))), X, f(X[:, 0]))
 
 
 def test_factor_of_a_signed_target():
