@@ -7,7 +7,6 @@ python -m benchmarks.formula feynman --who numerate pyoperon   peers in the same
 
 import argparse
 import json
-import sys
 import time
 import warnings
 from collections import defaultdict
@@ -16,7 +15,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import sympy as sp
 
 from benchmarks.formula_judge import judge
 from benchmarks.formula_peers import PEERS
@@ -94,6 +92,10 @@ def _show(row: dict) -> None:
     print(line + ("" if row["exact"] else f"   TRUE {row['truth']}") + false, flush=True)
 
 
+def _share(hits: list[bool]) -> str:
+    return f"{sum(hits)} ({100 * np.mean(hits):.1f} %)"
+
+
 def table(rows: list[dict]) -> str:
     """Markdown: one line for each suite, noise and program."""
     by = defaultdict(list)
@@ -104,10 +106,15 @@ def table(rows: list[dict]) -> str:
         "|---" * 10 + "|",
     ]
     for (suite, noise, who), got in by.items():
-        share = lambda key: f"{sum(r[key] for r in got)} ({100 * np.mean([r[key] for r in got]):.1f} %)"  # noqa: E731
         wrong = sum(r["claimed"] and not r["exact"] for r in got)
         seeds = len({r["seed"] for r in got})
-        cells = [suite, f"{100 * noise:g} %", who, share("exact"), share("symbolic"), share("structure"), len(got)]
+        cells = [
+            suite,
+            f"{100 * noise:g} %",
+            who,
+            *[_share([r[key] for r in got]) for key in ("exact", "symbolic", "structure")],
+            len(got),
+        ]
         lines.append(
             "| " + " | ".join(map(str, [*cells, wrong, f"{median(r['seconds'] for r in got):.2f}", seeds])) + " |"
         )
@@ -115,6 +122,4 @@ def table(rows: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    sys.setrecursionlimit(10_000)
-    assert sp.__version__
     main()

@@ -54,8 +54,9 @@ def pysr(X: np.ndarray, y: np.ndarray, seconds: float, seed: int) -> list[sp.Exp
     from pysr import PySRRegressor  # type: ignore[import-not-found]
 
     model = PySRRegressor(
-        niterations=10**6, timeout_in_seconds=seconds, random_state=seed, progress=False, verbosity=0, deterministic=True,
-        parallelism="serial", binary_operators=["+", "-", "*", "/"], unary_operators=["sqrt", "log", "exp", "sin", "cos", "tanh"],
+        niterations=10**6, timeout_in_seconds=seconds, random_state=seed, deterministic=True, parallelism="serial",
+        progress=False, verbosity=0, binary_operators=["+", "-", "*", "/"],
+        unary_operators=["sqrt", "log", "exp", "sin", "cos", "tanh"],
     )  # fmt: skip
     model.fit(X, y, variable_names=[f"x{i}" for i in range(X.shape[1])])
     return list(model.equations_["sympy_format"])

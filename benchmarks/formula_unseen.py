@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Laws kept apart: written down before the search was, and never looked at while it was developed.
 
 ``LAWS`` come from textbooks of engineering, chemistry, biology, economics and physics outside Feynman's lectures, with

@@ -85,7 +85,7 @@ def _need_packages() -> None:
 
 def _run_formula(wanted: Wanted, show: Print) -> None:
     from numerate import fit
-    from numerate.discover.dimensions import parse_units
+    from numerate.discover.physical_units import parse_units
     from numerate.discover.table import read_table
 
     assert wanted.target is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from numerate.discover import Formula, Found, export
-from numerate.discover.dimensions import Unit
+from numerate.discover.physical_units import Unit
 from numerate.discover.run import ConstantNote, explain_constants, find, smaller, values
 from numerate.discover.table import Table
 from numerate.report.formula import (

@@ -1,4 +1,4 @@
-"""From candidates to formulas: constants rounded, exactness decided on rows kept apart, the front of error against size."""
+"""From candidates to formulas: constants rounded, exactness decided on rows kept apart, error against size."""
 
 from collections.abc import Sequence
 
@@ -81,7 +81,7 @@ class Chooser:
         free = len(c) - len(marks)
         if relative_error(tree, X[self.seen :], y[self.seen :], None) > LAW or relative_error(tree, X, y, w) > LAW:
             return False
-        if len(y) < 3 * len(c) + 5 or free > 6 or ex.size(tree) > 80:
+        if len(y) < 3 * len(c) + 5 or free > 3 or len(c) > 10 or ex.size(tree) > 80:
             return False
         if len(c) < 3:
             return True

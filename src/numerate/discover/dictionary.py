@@ -55,6 +55,7 @@ def build(X: np.ndarray, limit: int = 1500, allowed: frozenset[str] | None = Non
         factors.offer(V[i])
     small = _monomials(X, V, sums, limit)
     unary = _functions(X, V, [t for t, c in small if c <= 2], sums)
+    _shifted(V, sums)
     _binomials(X, V, small, sums, factors)
     _differences(k, small, factors, limit)
     _products(k, small, unary, sums, factors, limit)
@@ -63,7 +64,7 @@ def build(X: np.ndarray, limit: int = 1500, allowed: frozenset[str] | None = Non
 
 def _monomials(X: np.ndarray, V: list[ex.Tree], sums: Features, limit: int) -> list[tuple[ex.Tree, float]]:
     """Monomials into the sums; returns the small ones with their cost."""
-    k, pos = len(V), (X > 0).all(0)
+    k, pos = len(V), np.asarray((X > 0).all(0))
     small = []
     for e in laurent_exponents(k, {1: 6, 2: 4, 3: 4}.get(k, 2), POWERS):
         if not all(pos[j] or q == int(q) for j, q in enumerate(e)):
@@ -113,6 +114,15 @@ def _functions(X: np.ndarray, V: list[ex.Tree], arguments: list[ex.Tree], sums: 
             sums.offer(("acos", a))
         sums.offer(("atan", a))
     return out
+
+
+def _shifted(V: list[ex.Tree], sums: Features) -> None:
+    """Steps and logarithms of one input that start elsewhere than at zero; the refit moves both constants."""
+    for x in V if len(V) <= 2 else ():
+        for c in (0.5, 1.0, 2.0, 4.0):
+            for d in (-1.0, 1.0):
+                sums.offer(("tanh", ex.add(ex.mul(ex.const(c), x), ex.const(d * c))))
+            sums.offer(("log", ex.add(ex.ONE, ex.mul(ex.const(c), x))))
 
 
 def _binomials(X: np.ndarray, V: list[ex.Tree], small: list[tuple[ex.Tree, float]], sums: Features, factors: Features):

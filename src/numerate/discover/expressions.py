@@ -52,7 +52,7 @@ _SYMPY = {name: getattr(sp, name) for name in UNARY if name != "abs"} | {"abs": 
 ONE: Tree = ("k", 1.0)
 
 
-def const(value: float) -> Tree:
+def const(value: Any) -> Tree:
     return ("c", float(value))
 
 
@@ -65,11 +65,11 @@ def var(i: int) -> Tree:
 
 
 def add(*terms: Tree) -> Tree:
-    return ("add", *terms) if len(terms) > 1 else terms[0]
+    return ("add", *terms) if len(terms) != 1 else terms[0]
 
 
 def mul(*factors: Tree) -> Tree:
-    return ("mul", *factors) if len(factors) > 1 else factors[0]
+    return ("mul", *factors) if len(factors) != 1 else factors[0]
 
 
 def power(base: Tree, exponent: Fraction | int) -> Tree:
@@ -126,7 +126,7 @@ def column(tree: Tree, X: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.asarray(value(tree, X), float), (len(X),))
 
 
-def derivatives(tree: Tree, X: np.ndarray, free: Sequence[float]) -> tuple[Any, dict[int, Any]]:
+def derivatives(tree: Tree, X: np.ndarray, free: Any) -> tuple[Any, dict[int, Any]]:
     """Value and derivative by each constant, with the constants taken from ``free`` in order of appearance."""
     position = -1
 
@@ -174,7 +174,7 @@ def constants(tree: Tree) -> list[float]:
     return [c for part in tree[1:] if isinstance(part, tuple) for c in constants(part)]
 
 
-def with_constants(tree: Tree, values: Sequence[float]) -> Tree:
+def with_constants(tree: Tree, values: Iterable[Any]) -> Tree:
     supply = iter(values)
 
     def go(t: Tree) -> Tree:
@@ -205,10 +205,12 @@ def inputs(tree: Tree) -> set[int]:
 
 def functions(tree: Tree) -> set[str]:
     own = {tree[0]} if tree[0] in UNARY else set()
+    if tree[0] == "pow" and tree[2].denominator > 1:
+        own = {"sqrt"}
     return own.union(*[functions(s) for s in tree[1:] if isinstance(s, tuple)])
 
 
-def substitute(tree: Tree, parts: Sequence[Tree]) -> Tree:
+def substitute(tree: Tree, parts: Sequence[Any]) -> Tree:
     """The inputs of the tree replaced by the trees in parts."""
     if tree[0] == "x":
         return parts[tree[1]]

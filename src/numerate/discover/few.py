@@ -61,6 +61,7 @@ class Few:
             forms.setdefault(ex.shape(r[2]), r)
         ranked = list(forms.values())
         best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
+        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[:8]
         for _, _, tree in best:
             yield self.view.lift(tree)
 
@@ -94,27 +95,34 @@ class Few:
                 found = found + dic.extend(z, one * w, self.F * w, chosen, 5)
         if name in ("id", "log") and self.clock.left > 0.1 * self.clock.seconds:
             yield from self._with_polynomial(outer, z, w)
-        trees = self.sums.trees
-        found.sort(key=lambda f: self._cost(f, n))
-        others, forms = 0, set()
-        for rest, chosen in found[:60]:
-            if rest > EXACT:
-                form = frozenset(ex.shape(trees[i]) for i in chosen)
-                if form in forms:
-                    continue
-                forms.add(form)
-                others += 1
-                if others > (6 if self.noisy else 4):
-                    break
+        for chosen in self._worth_a_refit(found, n):
             A = np.concatenate([one, self.F[:, list(chosen)]], 1)
             c = np.linalg.lstsq(A * w, z, rcond=None)[0]
             keep = [j for j in range(len(chosen)) if abs(c[1 + j]) * np.std(A[:, 1 + j]) > 1e-7 * np.std(v.t)]
             if not keep:
                 continue
-            terms = [ex.mul(ex.const(c[1 + j]), trees[chosen[j]]) for j in keep]
+            terms = [ex.mul(ex.const(c[1 + j]), self.sums.trees[chosen[j]]) for j in keep]
             if abs(c[0]) > 1e-7 * np.sqrt(np.mean(v.t**2)):
                 terms.insert(0, ex.const(c[0]))
             yield outer.lift(ex.add(*terms))
+
+    def _worth_a_refit(self, found: list[dic.Chosen], n: int) -> Iterator[tuple[int, ...]]:
+        """The best of each form: sums, then single features, whose inner constants are still those of a grid."""
+        alone = sorted(f for f in found if len(f[1]) == 1)
+        together = sorted(found, key=lambda f: self._cost(f, n))[:60]
+        forms: set[frozenset[ex.Tree]] = set()
+        for ranked, most in ((together, 6 if self.noisy else 4), (alone, 6 if self.head.k == 1 else 2)):
+            others = 0
+            for rest, chosen in ranked:
+                form = frozenset(ex.shape(self.sums.trees[i]) for i in chosen)
+                if rest > EXACT:
+                    if form in forms:
+                        continue
+                    others += 1
+                    if others > most:
+                        break
+                forms.add(form)
+                yield chosen
 
     def _cost(self, found: dic.Chosen, n: int) -> float:
         rest, chosen = found
@@ -135,12 +143,16 @@ class Few:
                     yield tree
 
 
+def _complexity(tree: ex.Tree) -> float:
+    """Size, with powers counted by their numbers: a seventh half is less simple than a first."""
+    own = abs(tree[2].numerator) + 2 * tree[2].denominator - 2 if tree[0] == "pow" else 1
+    return own + sum(_complexity(s) for s in tree[1:] if isinstance(s, tuple))
+
+
 def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
     """All of the above for one view, products first."""
     few = Few(view, clock, noisy, allowed, rows)
     yield from few.products()
     for name in OUTER:
         clock.check(0.05 * clock.seconds)
-        if name in ("tanh", "asin"):
-            continue
         yield from few.sums_under(name)

@@ -1,8 +1,8 @@
 """Power units with a free link: Buckingham's theorem from data alone.
 
 y = exp(a . z) H(B z),  z = log x,  H a free polynomial of r variables. The coefficients of H are eliminated by variable
-projection; a and B are found by Levenberg–Marquardt. The row space of B, in echelon form and rounded to small fractions,
-gives the dimensionless groups, and a the monomial in front. Works for targets of both signs.
+projection; a and B are found by Levenberg–Marquardt. The row space of B, in echelon form and rounded to small
+fractions, gives the dimensionless groups, and a the monomial in front. Works for targets of both signs.
 """
 
 from collections.abc import Callable, Sequence

@@ -26,7 +26,7 @@ def noise_level(view: View, most_rows: int = 2000) -> float | None:
 
 
 def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool:
-    """Whether a free polynomial of the inputs explains no more of the residuals than chance (an F test at three sigma)."""
+    """Whether a free polynomial explains no more of the residuals than chance does (an F test at three sigma)."""
     X, r = X[:most_rows], residual[:most_rows]
     n, k = X.shape
     degree = poly.best_degree(k, n // 8, 5)

@@ -9,7 +9,7 @@ from functools import cache
 
 import sympy
 
-from numerate.discover.dimensions import Dimension, parse_unit, product
+from numerate.discover.physical_units import Dimension, parse_unit, product
 
 CONSTANTS = {
     "c": ("speed of light in vacuum", "m/s"),

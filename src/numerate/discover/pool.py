@@ -17,7 +17,7 @@ SOLVED = 1e-12
 
 @dataclass(frozen=True)
 class Candidate:
-    """A refitted formula: its score (smaller is better), relative error, tree, standard errors and where it came from."""
+    """A refitted formula: score (smaller is better), relative error, tree, standard errors, where it came from."""
 
     score: float
     error: float

@@ -7,6 +7,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock
+from numerate.discover.rounding import simplest
 from numerate.discover.sparse import emit, polynomial_columns, solve
 from numerate.discover.view import View
 
@@ -103,7 +104,7 @@ def _sparsest(N: np.ndarray, sizes: Sequence[int], p: int) -> list[int] | None:
     return None if best is None else best[1]
 
 
-def _echelon(M: np.ndarray, order: Sequence[int]) -> np.ndarray:
+def _echelon(M: np.ndarray, order: np.ndarray) -> np.ndarray:
     done = 0
     for j in order:
         if done == len(M):
@@ -119,16 +120,28 @@ def _echelon(M: np.ndarray, order: Sequence[int]) -> np.ndarray:
     return M
 
 
-def _fraction(above: list[tuple[float, ex.Tree]], below: list[tuple[float, ex.Tree]]) -> ex.Tree:
-    """The quotient, normalised so that the first term below has no constant."""
-    lead = below[0][0]
+Terms = list[tuple[float, ex.Tree]]
+
+
+def _fraction(above: Terms, below: Terms) -> ex.Tree:
+    """The quotient, normalised by the term below that leaves the most simple constants."""
+
+    def plain(lead: float) -> int:
+        return sum(simplest(v / lead, 1e-9 * abs(v / lead)) is not None for v, _ in [*above, *below])
+
+    i = max(range(len(below)), key=lambda i: plain(below[i][0])) if len(below) <= 6 else 0
+    lead, rest = below[i][0], below[:i] + below[i + 1 :]
     num = ex.linear([v / lead for v, _ in above], [t for _, t in above])
-    den = ex.add(below[0][1], *[ex.mul(ex.const(v / lead), t) for v, t in below[1:]])
+    den = ex.add(below[i][1], *[const_times(v / lead, t) for v, t in rest])
     return ex.mul(num, ex.power(den, -1))
 
 
+def const_times(value: float, tree: ex.Tree) -> ex.Tree:
+    return ex.const(value) if ex.is_one(tree) else ex.mul(ex.const(value), tree)
+
+
 def noisy_quotient(above: Columns, below: Columns, t: np.ndarray, weight: np.ndarray) -> ex.Tree | None:
-    """t = sum a m - sum b t m by backward elimination with Sanathanan–Koerner weights; the first column below is one."""
+    """t = sum a m - sum b t m by elimination with Sanathanan–Koerner weights; the first column below is one."""
     p, trees = above.A.shape[1], [*above.trees, *below.trees[1:]]
     B = below.A[:, 1:]
     W = np.concatenate([above.A, -t[:, None] * B], 1)

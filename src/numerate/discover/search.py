@@ -6,6 +6,7 @@ import numpy as np
 
 from numerate.discover.choose import Chooser
 from numerate.discover.clock import Clock, OutOfSlice, OutOfTime
+from numerate.discover.dimensions import groups_from
 from numerate.discover.formula import Dimensions, Formula, Found
 from numerate.discover.pool import Candidate, Pool, Solved
 from numerate.discover.solver import Solver
@@ -49,9 +50,13 @@ def search(
     allowed = None if functions is None else frozenset(functions)
     pool = Pool(X[:seen], y[:seen], None if w is None else w[:seen], clock, allowed, improved)
     solver = Solver(pool, clock, seed)
+    view = root(X[:seen], y[:seen], None if w is None else w[:seen])
+    if dimensions is not None:
+        plan = groups_from(dimensions)
+        view, solver.groups = plan.apply(view), plan.rows
     with np.errstate(all="ignore"):
         try:
-            solver.start(root(X[:seen], y[:seen], None if w is None else w[:seen]))
+            solver.start(view)
         except (Solved, OutOfTime, OutOfSlice):
             pass
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """Additive and multiplicative separability: which inputs do not interact, and the parts of the target they make.
 
-A free polynomial with all products of x_i and x_j left out fits as well as one with them, if the two do not interact. The
-connected components of the interactions are then fitted apart, with far higher degrees than all inputs together allow.
+A free polynomial without the products of x_i and x_j fits as well as one with them, if the two do not interact. The
+connected components are then fitted apart, with far higher degrees than all inputs together allow.
 """
 
 from dataclasses import dataclass, replace

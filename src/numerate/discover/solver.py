@@ -1,6 +1,6 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -10,6 +10,7 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover import rational, spans
 from numerate.discover.clock import Clock
+from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
@@ -50,7 +51,9 @@ class Solver:
     def start(self, view: View) -> None:
         """The whole search from the data themselves."""
         mean = float(np.average(view.t, weights=view.w**2))
-        self.offer([ex.const(mean)], "constant")
+        self.offer([view.lift(ex.const(mean))], "constant")
+        if view.k == 0:
+            return
         self.linear(view)
         view = self.with_noise(view, noise_level(view))
         self.solve(view, "")
@@ -77,6 +80,9 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
+        if view.k == 1:
+            with self.clock.share(0.1 * self.clock.seconds):
+                self.offer(self.checked(curves(view)), f"{source} curve")
         with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
         if view.k == 1:
@@ -102,6 +108,11 @@ class Solver:
         if view.k == 3:
             self.few(view, source)
         self.follow(view, [p for p in plans if p not in good], source)
+
+    def checked(self, trees: Iterable[ex.Tree]) -> Iterator[ex.Tree]:
+        for tree in trees:
+            self.clock.check()
+            yield tree
 
     def plain(self, view: View, source: str) -> None:
         rows = 500
@@ -138,7 +149,7 @@ class Solver:
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:
             inner = plan.apply(view)
-            if self.depth == 0 and "front" not in source:
+            if self.depth == 0 and not source and not self.groups:
                 self.groups = plan.rows
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 

@@ -1,7 +1,7 @@
 """Is the target, under some outer function, a combination of few known columns?
 
-A design is a set of columns (all monomials up to a degree, these times a function, ...). One orthogonal factorisation says
-for every outer function g at once whether g(t) lies in the span; only then are the columns that do nothing dropped.
+A design is a set of columns (all monomials up to a degree, these times a function, ...). One orthogonal factorisation
+says for every outer function g at once whether g(t) lies in the span; only then are idle columns dropped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def laurent(P: np.ndarray, rows: int) -> Design | None:
 def halves(P: np.ndarray, rows: int) -> Design | None:
     """Monomials in the square roots of positive inputs."""
     k = P.shape[1]
-    pos = (P > 0).all(0)
+    pos = np.asarray((P > 0).all(0))
     if not pos.any() or k > 4:
         return None
     roots = np.where(pos, np.sqrt(np.abs(P)), P)
@@ -126,7 +126,7 @@ def waves(a: ex.Tree, order: int = 2) -> tuple[ex.Tree, ...]:
 
 def laurent_waves(P: np.ndarray) -> Iterator[Design | None]:
     """Laurent polynomials of all inputs but one, times waves of that one."""
-    k, pos = P.shape[1], (P > 0).all(0)
+    k, pos = P.shape[1], np.asarray((P > 0).all(0))
     for i in range(k) if 2 <= k <= 3 else ():
         rest = [j for j in range(k) if j != i]
         if not pos[rest].all():

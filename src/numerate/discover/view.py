@@ -23,7 +23,6 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     "sin": (np.sin, np.cos, lambda f: ("asin", f)),
     "cos": (np.cos, np.sin, lambda f: ("acos", f)),
     "tan": (np.tan, lambda t: 1 / np.cos(t) ** 2, lambda f: ("atan", f)),
-    "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
     "logit": (
         lambda t: np.log(1 / t - 1),
         lambda t: 1 / (t * (1 - t)),
@@ -69,7 +68,7 @@ class View:
 
     @property
     def positive(self) -> np.ndarray:
-        return (self.P > 0).all(0)
+        return np.asarray((self.P > 0).all(0))
 
     @property
     def one_sign(self) -> bool:
@@ -91,7 +90,7 @@ class View:
     def of(self, inputs: Sequence[ex.Tree]) -> "View":
         """The same target as a function of other quantities, given as trees in this view's inputs."""
         with np.errstate(all="ignore"):
-            P = np.stack([ex.column(p, self.P) for p in inputs], 1)
+            P = np.stack([ex.column(p, self.P) for p in inputs], 1) if inputs else np.zeros((len(self.t), 0))
         lift, old = self.lift, list(inputs)
         parts = tuple(ex.substitute(p, self.parts) for p in inputs)
         return replace(self, P=P, parts=parts, lift=lambda f: lift(ex.substitute(f, old)))

@@ -1,0 +1,171 @@
+"""The whole search on small problems."""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from numerate.discover import Dimensions, search
+from numerate.discover.pool import Pool
+
+LAWS = {  # formula, inputs, range
+    "product": ("a*b/c**2", 3, (1, 3)),
+    "saturation": ("a*b/(1 + b*c)", 3, (1, 3)),
+    "decay": ("a*exp(-b/c)", 3, (1, 3)),
+    "distance": ("sqrt((a - b)**2 + (c - d)**2)", 4, (1, 5)),
+    "gaussian": ("exp(-a**2/2)/sqrt(2*pi)", 1, (1, 3)),
+    "lorentz": ("a/sqrt(1 - b**2/c**2)", 3, ((1, 2), (1, 2), (3, 5))),
+    "interference": ("a + b + 2*sqrt(a*b)*cos(c)", 3, (1, 5)),
+    "planck": ("a/(exp(a*b/c) - 1)", 3, (1, 3)),
+    "signed": ("3*a - 2*a*b - a**2", 2, (-2, 2)),
+    "many": ("a*b/((c - d)**2 + (e - f)**2)", 6, ((1, 2), (1, 2), (1, 2), (3, 4), (1, 2), (3, 4))),
+}
+
+
+def data(text, d, span, n=800, seed=0):
+    names = "abcdef"[:d]
+    low, high = np.array([span] * d if np.ndim(span) == 1 else span, float).T
+    X = np.random.default_rng(seed).uniform(low, high, (n, d))
+    f = sp.lambdify(sp.symbols(list(names)), sp.sympify(text), "numpy")
+    return X, f(*X.T), list(names)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_known_laws_are_found_exactly(law):
+    text = LAWS[law][0]
+    X, y, names = data(*LAWS[law])
+    found = search(X, y, names=names, seconds=10)
+    assert found.exact
+    assert found.noise == 0.0
+    assert found.best.relative_error < 1e-12
+    outside = X * 1.2
+    truth = sp.lambdify(sp.symbols(names), sp.sympify(text), "numpy")(*outside.T)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found.best.predict(outside), truth, rtol=1e-9)
+        got = sp.lambdify(sp.symbols(names), found.best.expression, "numpy")(*outside.T)
+    np.testing.assert_allclose(got, truth, rtol=1e-9)
+
+
+def test_the_front_trades_size_for_error():
+    X, y, names = data(*LAWS["planck"])
+    front = search(X, y, names=names).front
+    sizes, errors = [f.size for f in front], [f.error for f in front]
+    assert sizes == sorted(sizes)
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_the_same_seed_gives_the_same_formula():
+    for law, noise in (("product", 0.05), ("planck", 0.0)):
+        X, y, names = data(*LAWS[law])
+        y = y + noise * np.random.default_rng(1).normal(size=len(y))
+        first, second = (search(X, y, names=names, seconds=30, seed=3).best for _ in range(2))
+        assert first.expression == second.expression
+        assert first.error == second.error
+
+
+def test_noise_and_standard_errors_are_right():
+    rng = np.random.default_rng(0)
+    misses = []
+    for seed in range(5):
+        X = np.random.default_rng(seed).uniform(1, 3, (500, 1))
+        y = 1.2345678 * np.sqrt(X[:, 0]) + 0.02 * rng.normal(size=500)
+        found = search(X, y, names=["a"], seconds=5, seed=seed)
+        assert not found.exact
+        assert found.noise == pytest.approx(0.02, rel=0.15)
+        for value, error in found.best.constants.values():
+            misses.append((value - 1.2345678) / error)
+    assert misses
+    assert np.sqrt(np.mean(np.square(misses))) < 3
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.interp(x, np.linspace(0, 3, 9), [0, 1, 0.5, 2, 1.3, 0.2, 0.7, 1.9, 1.0]),  # a polygon
+        lambda x: _bessel(x),
+        lambda x: _bessel(0.3 * x),  # smooth enough for short series
+    ],
+)
+def test_what_is_no_law_is_not_called_exact(f):
+    x = np.random.default_rng(0).uniform(0.01, 3, 400)
+    found = search(x[:, None], f(x), names=["x"], seconds=3)
+    assert not found.exact
+    assert not any(g.exact for g in found.front)
+
+
+def _bessel(x):
+    """J0 by its integral: no formula of elementary functions."""
+    t = (np.arange(2000) + 0.5) * np.pi / 2000
+    return np.mean(np.cos(x[:, None] * np.sin(t)), 1)
+
+
+def test_the_time_is_kept():
+    X = np.random.default_rng(0).uniform(-1, 1, (1000, 4))
+    y = np.sin(7 * X[:, 0] * X[:, 1] + np.exp(np.cos(5 * X[:, 2] * X[:, 3])))
+    start = time.process_time()
+    found = search(X, y, names=list("abcd"), seconds=4)
+    assert time.process_time() - start < 4.4
+    assert not found.exact
+
+
+def test_interruption_gives_the_best_so_far(monkeypatch):
+    X, y, names = data(*LAWS["distance"])
+    offer, count = Pool.offer, [0]
+
+    def interrupted(self, tree, source):
+        count[0] += 1
+        if count[0] > 2:
+            raise KeyboardInterrupt
+        offer(self, tree, source)
+
+    monkeypatch.setattr(Pool, "offer", interrupted)
+    found = search(X, y, names=names)
+    assert found.best.relative_error < 1.1
+    assert not found.exact
+
+
+def test_progress_reports_improvement():
+    X, y, names = data(*LAWS["decay"])
+    errors = []
+    search(X, y, names=names, progress=lambda formula, seconds: errors.append((formula.relative_error, seconds)))
+    assert errors[-1][0] < 1e-10
+    assert all(a[1] <= b[1] for a, b in pairwise(errors))
+
+
+def test_only_allowed_functions_are_used():
+    X, y, names = data(*LAWS["decay"])
+    found = search(X, y, names=names, seconds=2, functions=["sqrt"])
+    assert not found.best.expression.atoms(sp.exp, sp.sin, sp.cos, sp.log)
+
+
+def test_units_lead_to_the_groups():
+    X, y, names = data("sqrt(a/b)*cos(c)", 3, (1, 2))
+    # a: m, b: m s^-2, c: none -> s
+    units = Dimensions([[1, 0], [1, -2], [0, 0]], [0, 1], ["m", "s"])  # type: ignore[list-item]
+    found = search(X, y, names=names, dimensions=units)
+    assert found.exact
+    assert found.groups == [{"c": 1}]
+
+
+def test_weights_decide_between_two_laws():
+    X = np.random.default_rng(0).uniform(1, 3, (400, 1))
+    y = np.where(np.arange(400) % 2, 2 * X[:, 0], 5 * X[:, 0] ** 2)
+    weights = np.where(np.arange(400) % 2, 1.0, 1e-12)
+    found = search(X, y, names=["a"], weights=weights, seconds=3)
+    np.testing.assert_allclose(found.best.predict(X)[1::2], y[1::2], rtol=1e-3)
+
+
+def test_redundant_inputs_are_left_out():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(1, 3, (1000, 8))
+    y = X[:, 0] * np.exp(-X[:, 1])
+    found = search(X, y, names=[f"x{i}" for i in range(8)])
+    assert found.exact
+    assert {s.name for s in found.best.expression.free_symbols} == {"x0", "x1"}
+
+
+def test_fifty_points_suffice_for_a_simple_law():
+    X, y, names = data(*LAWS["saturation"], n=50)
+    assert search(X, y, names=names).exact
