@@ -80,7 +80,7 @@ class PublishedTest:
     """How our numbers are tested against the published ones; not at all if the runs are of another setting.
 
     Args:
-        of: success ``rates`` by cell, the order of ``series`` in each column or of ``x`` in each series, or None: nothing.
+        of: success ``rates`` by cell, the order of ``series`` in each column or of ``x`` in each series; None: nothing.
         level: largest p- or q-value that counts as a difference or an order.
         beside: series that are shown and take no part in an order.
     """
