@@ -75,6 +75,20 @@ def test_a_destroyed_header_names_the_way_out(path):
         Store(path)
 
 
+@pytest.mark.parametrize("readonly", [True, False])
+@pytest.mark.parametrize(
+    "text", [b"CREATE TABLE runs", b"tableruns", b"seed INTEGER", b"WITHOUT ROWID", b"circumstances"]
+)
+def test_a_destroyed_list_of_tables_names_the_way_out(path, text, readonly):
+    with Store(path) as store:
+        store.add([row(0)])
+    data = path.read_bytes()
+    assert text in data
+    path.write_bytes(data.replace(text, b"\x9d\xff" * (len(text) // 2) + text[len(text) // 2 * 2 :]))
+    with pytest.raises(StoreError, match="numerate rows rescue"):
+        Store(path, readonly=readonly)
+
+
 def test_a_large_file_is_checked_whole_once_until_it_changes(path, monkeypatch):
     monkeypatch.setattr(health, "REMEMBERED_FROM", 0)
     checked = []

@@ -33,7 +33,7 @@ def _sentence(path: Path, text: str) -> str:
         if looks_like_ours(path):
             return damaged(path, "its header cannot be read")
         return f"{path} is not a results file (not an SQLite database)"
-    if any(word in text for word in ("malformed", "corrupt", "no such table", "disk I/O error")):
+    if any(word in text for word in ("malformed", "corrupt", "no such", "disk I/O error", "Could not decode")):
         return damaged(path, text)
     if "locked" in text:
         return f"the results file {path} has been locked by another process for a minute"

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from numerate.results import health
-from numerate.results.errors import StoreError, explained
+from numerate.results.errors import StoreError, damaged, explained
 from numerate.results.schema import APPLICATION, FORMAT, TABLES
 
 Connection = sqlite3.Connection
@@ -17,6 +17,13 @@ Connection = sqlite3.Connection
 def connect(path: Path, readonly: bool) -> Connection:
     """A connection to a results file, made if it is not there. Raises StoreError if it is not one of ours."""
     _check_place(path, readonly)
+    try:
+        return _connect(path, readonly)
+    except UnicodeDecodeError:  # SQLite's complaint quotes what is no text any more
+        raise StoreError(damaged(path, "its list of tables cannot be read")) from None
+
+
+def _connect(path: Path, readonly: bool) -> Connection:
     with explained(path):
         db = _open_readonly(path) if readonly else sqlite3.connect(path, timeout=60, isolation_level=None)
         try:
@@ -98,6 +105,9 @@ def _check_ours(db: Connection, path: Path, readonly: bool) -> None:
         )
     if version == 0 and (tables or readonly):
         raise StoreError(f"{path} is a database, but not a results file of numerate")
+    needed = "SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'circumstances', 'checkpoints')"
+    if version > 0 and db.execute(needed).fetchone() != (3,):
+        raise StoreError(damaged(path, "one of its tables is missing"))
     strange = "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'"
     if found := db.execute(strange).fetchone():
         raise StoreError(f"{path} holds a {found[0]} {found[1]!r}, which numerate never writes: not opened")
