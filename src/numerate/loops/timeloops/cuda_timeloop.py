@@ -228,7 +228,7 @@ class CudaTimeLoop:
         self.kernel(plan, "forward", walk.packed).launch(
             plan.blocks, gx, weight, stacked(extras, final), final, out, history[0],
             0 if saved is None else saved, *self._exchange_buffers(plan, WARPS * plan.forward_depth),
-            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
+            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
         )  # fmt: skip
         return list(final.unbind(0)), [out, *history], saved
 
@@ -245,7 +245,7 @@ class CudaTimeLoop:
         self.kernel(plan, "backward", walk.packed).launch(
             plan.blocks, weight, stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
             dstate, dgx, dgh, dextra, *self._exchange_buffers(plan, WARPS * slices(plan.units) * plan.backward_depth),
-            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
+            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
         )  # fmt: skip
         columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
         first = state[0].to(out.dtype)

@@ -16,7 +16,7 @@ OPTIONS = ("--std=c++17", "--restrict", "--extra-device-vectorization")
 """Accurate division, square root and functions; products and sums may be fused where the source leaves it open."""
 
 _MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_LOCAL_BYTES, _REGISTERS = 3, 4  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_NUM_REGS
+_REGISTERS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 
 
 class CudaError(RuntimeError):
@@ -36,10 +36,10 @@ class Kernel:
         if shared > 48 * 1024:
             _check(_driver().cuFuncSetAttribute(self._function, _MAX_SHARED, shared))
 
-    def launch(self, blocks: int, *arguments: Tensor | int, together: bool = False) -> None:
+    def launch(self, blocks: int, *arguments: Tensor | int, cooperative: bool = False) -> None:
         """Tensors are handed over by address, whole numbers as 64 bits; work is queued on the current stream.
 
-        With ``together`` all blocks run at the same time, so that they may wait for each other.
+        With ``cooperative`` all blocks run at the same time, so that they may wait for each other.
         """
         values = [ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a) for a in arguments]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
@@ -47,7 +47,7 @@ class Kernel:
         sizes = (blocks, 1, 1, self.block, 1, 1, self.shared)
         with torch.cuda.device(self.device):
             _use(self.device)
-            if together:
+            if cooperative:
                 _check(_driver().cuLaunchCooperativeKernel(self._function, *sizes, stream, addresses))
             else:
                 _check(_driver().cuLaunchKernel(self._function, *sizes, stream, addresses, None))
@@ -56,11 +56,6 @@ class Kernel:
     def registers(self) -> int:
         """Of one thread."""
         return self._attribute(_REGISTERS)
-
-    @property
-    def local_bytes(self) -> int:
-        """Memory of one thread for what has no place in registers."""
-        return self._attribute(_LOCAL_BYTES)
 
     def _attribute(self, which: int) -> int:
         value = ctypes.c_int()

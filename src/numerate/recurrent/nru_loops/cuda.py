@@ -147,7 +147,7 @@ class CudaNRULoop:
         self.kernel(plan, "forward", walk.packed).launch(
             plan.groups * plan.parts, gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else 0,
             0 if heads is None else heads, *self._exchange_buffers(plan, hidden + self.width),
-            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
+            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
         )  # fmt: skip
         return final, [out, memory], heads
 
@@ -162,7 +162,7 @@ class CudaNRULoop:
         self.kernel(plan, "backward", walk.packed).launch(
             plan.groups * plan.parts, weight, head_weight.to(self.dtype), history[0], saved,
             0 if dout is None else dout, *dstate, d, *self._exchange_buffers(plan, hidden + self.memory),
-            *steps_and_rows(walk, plan.rows_each, self.device), together=True,
+            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
         )  # fmt: skip
         dh, dheads = d.split((hidden, self.width), 1)
         first, memory, memories = (tensor.to(self.dtype) for tensor in (*state, history[1]))
