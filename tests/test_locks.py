@@ -105,7 +105,10 @@ started.wait()
 child = os.fork()
 if child == 0:
     faulthandler.dump_traceback_later(100, exit=True)
-    forward(4)
+    try:
+        forward(4)
+    except RuntimeError as error:  # torch built for CUDA refuses derivatives in a child; what matters is no hang
+        os._exit("Autograd-and-Fork" not in str(error))
     os._exit(0)
 thread.join()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
