@@ -10,7 +10,10 @@ import pytest
 from numerate import locks
 from numerate.locks import ForkSafeLock
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),  # Python 3.12 on says so
+]
 
 
 def in_child(work) -> int:
@@ -33,7 +36,6 @@ def enter(lock):
     return work
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_fork_waits_for_another_thread_and_the_child_can_take_the_lock():
     lock, held, release = ForkSafeLock(), threading.Event(), threading.Event()
     done = []
@@ -53,7 +55,6 @@ def test_a_fork_waits_for_another_thread_and_the_child_can_take_the_lock():
     enter(lock)()
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_fork_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE", 0.1)
     lock, held, release = ForkSafeLock(), threading.Event(), threading.Event()
@@ -104,7 +105,10 @@ started.wait()
 child = os.fork()
 if child == 0:
     faulthandler.dump_traceback_later(100, exit=True)
-    forward(4)
+    try:
+        forward(4)
+    except RuntimeError as error:  # torch built for CUDA refuses derivatives in a child; what matters is no hang
+        os._exit("Autograd-and-Fork" not in str(error))
     os._exit(0)
 thread.join()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
