@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 import sympy
 
-from numerate.discover.physical_units import Nonsense, constant_dimensions, parse_unit, parse_units, reachable
 from numerate.discover.parse import parse_formula
 from numerate.discover.physical import name_constant
+from numerate.discover.physical_units import Nonsense, constant_dimensions, parse_unit, parse_units, reachable
 
 
 def units(**written):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -53,6 +54,8 @@ def build(X: np.ndarray, limit: int = 1500, allowed: frozenset[str] | None = Non
     sums, factors = Features(X, allowed), Features(X, allowed)
     for i in np.where(~(X > 0).all(0))[0]:
         factors.offer(V[i])
+        sums.offer(("abs", V[i]))
+        sums.offer(ex.mul(V[i], ("abs", V[i])))
     small = _monomials(X, V, sums, limit)
     unary = _functions(X, V, [t for t, c in small if c <= 2], sums)
     _shifted(V, sums)
@@ -142,10 +145,21 @@ def _binomials(X: np.ndarray, V: list[ex.Tree], small: list[tuple[ex.Tree, float
                     b = ex.add(ex.ONE, ex.mul(ex.const(s * c), tree))
                     factors.offer(b)
                     sums.offer(ex.power(b, -1))
+    _saturations(V, sums)
     for x in V:
         for q in (3, 4, -3, -4):
             for s in (1.0, -1.0):
                 sums.offer(ex.power(ex.add(ex.ONE, ex.mul(ex.const(s), ex.power(x, q))), -1))
+
+
+def _saturations(V: list[ex.Tree], sums: Features) -> None:
+    """m / (1 + c x^q): the terms of enzymes, predators and bacteria, for one or two inputs."""
+    k = len(V)
+    above = V + [ex.mul(V[i], V[j]) for i in range(k) for j in range(i, k)]
+    for x, q, c in product(V, (1, 2), (0.3, 1.0, 3.0)) if k <= 2 else ():
+        under = ex.power(ex.add(ex.ONE, ex.mul(ex.const(c), ex.power(x, q))), -1)
+        for m in above:
+            sums.offer(ex.mul(m, under))
 
 
 def _differences(k: int, small: list[tuple[ex.Tree, float]], factors: Features, limit: int) -> None:

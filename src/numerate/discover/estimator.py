@@ -15,10 +15,10 @@ except ModuleNotFoundError as error:
 
 from numerate.discover import export
 from numerate.discover.checks import check_columns, check_names, check_rows
-from numerate.discover.physical_units import Unit, parse_units
 from numerate.discover.formula import Formula, Found
 from numerate.discover.frames import check_frame, target_names
 from numerate.discover.module import FormulaModule
+from numerate.discover.physical_units import Unit, parse_units
 from numerate.discover.run import ConstantNote, explain_constants, find, values
 
 Progress = Callable[[Formula, float], None]

@@ -109,9 +109,9 @@ class Few:
     def _worth_a_refit(self, found: list[dic.Chosen], n: int) -> Iterator[tuple[int, ...]]:
         """The best of each form: sums, then single features, whose inner constants are still those of a grid."""
         alone = sorted(f for f in found if len(f[1]) == 1)
-        together = sorted(found, key=lambda f: self._cost(f, n))[:60]
+        together = sorted(found, key=lambda f: self._cost(f, n))[:150]
         forms: set[frozenset[ex.Tree]] = set()
-        for ranked, most in ((together, 6 if self.noisy else 4), (alone, 6 if self.head.k == 1 else 2)):
+        for ranked, most in ((together, 20 if self.noisy else 10), (alone, 6 if self.head.k == 1 else 2)):
             others = 0
             for rest, chosen in ranked:
                 form = frozenset(ex.shape(self.sums.trees[i]) for i in chosen)

@@ -9,9 +9,9 @@ import sympy
 from numerate.discover import export
 from numerate.discover.checks import check_rows, varying
 from numerate.discover.choose import Chooser
-from numerate.discover.physical_units import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
 from numerate.discover.export import replaced
 from numerate.discover.formula import Formula, Found
+from numerate.discover.physical_units import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
 from numerate.discover.pool import Candidate
 from numerate.discover.refit import refit
 from numerate.discover.search import search

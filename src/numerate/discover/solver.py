@@ -59,6 +59,8 @@ class Solver:
         self.solve(view, "")
         self.terms(view)
         self.last(view)
+        if view.noise == 0.0 and self.pool.best.error > 1e-4:  # noise that the polynomials did not show
+            self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
