@@ -228,6 +228,23 @@ class Threads(Linear):
         return super().forward(x)
 
 
+class NoGradients(Linear):
+    """Turns gradients off and leaves them so."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        torch.set_grad_enabled(False)
+        return y
+
+
+class OtherDefault(Linear):
+    """Leaves another default type behind."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        return super().forward(x)
+
+
 class Long(Linear):
     """Thousands of operations."""
 
@@ -250,9 +267,9 @@ class Tied(Linear):
 HOSTILE = [
     Narrow, Flat, Scalar, OtherBatch, Text, Nothing, Doubles, Whole, Constant, Bare, Raises, RaisesLater, Exits, Unmade,
     Recursive, Giant, GiantInside, Mutates, Counts, Appends, InPlace, Draws, DrawsByTorch, Seeds, Branches,
-    LooksAtBatch, Infinite, Detached, ByNumpy, Threads, Long, Tied,
+    LooksAtBatch, Infinite, Detached, ByNumpy, Threads, NoGradients, OtherDefault, Long, Tied,
 ]  # fmt: skip
-ALWAYS = [Narrow, Raises, Mutates, Draws, Threads, Recursive, Giant, Branches]
+ALWAYS = [Narrow, Raises, Mutates, Draws, NoGradients, OtherDefault, Recursive, Giant, Branches]
 """The ones of the small size."""
 EXPECTED = (ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError)
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 from own_models import TASK, Own, trained
-from torch import nn
+from torch import Tensor, nn
 
+from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Training
+from numerate.train import Adam, Training, train
 from numerate.units import NMU, Unit
 
 
@@ -149,3 +150,20 @@ class Factory:
 
 def test_a_dataclass_makes_models(tmp_path):
     assert len(trained(tmp_path, Factory())) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "stacked", "auto"])
+def test_a_module_that_changes_torchs_settings_does_not_change_those_of_others(backend, tmp_path):
+    class Careless(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            torch.set_grad_enabled(False)
+            torch.set_default_dtype(torch.float64)
+            return y
+
+    training = Training(Careless, SingleModule("add"), (0,), steps=2, batch=4, evaluate_every=1, evaluation_size=8)
+    with Store(tmp_path / "results.sqlite") as store:
+        train([training], store, backend=backend)
+        assert len(store.rows()) == 1
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32

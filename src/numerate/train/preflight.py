@@ -73,7 +73,7 @@ def check_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
         foreign = training.computation is None
         with torch.no_grad(), _DrawDetector() if foreign else nullcontext() as detector:
             functional(model, training=True)(dict(model.named_parameters()), x, noise)
-            output = model.eval()(x)
+            output = functional(model, training=False)(dict(model.named_parameters()), x)
     except UnsupportedRandomness as error:
         raise ValueError(f"{name} cannot be trained: {error}") from error
     except Exception as error:

@@ -72,12 +72,24 @@ def functional(module: nn.Module, *, training: bool) -> Callable[..., Tensor]:
 
     def call(parameters: dict[str, Tensor], x: Tensor, noise: Tensor | None = None) -> Tensor:
         module.train(training)
-        if noise is None:
-            return functional_call(module, parameters, (x,))
-        with _FromStream(noise, x.shape[-2]):
-            return functional_call(module, parameters, (x,))
+        settings = torch.is_grad_enabled(), torch.get_default_dtype()
+        try:
+            if noise is None:
+                return functional_call(module, parameters, (x,))
+            with _FromStream(noise, x.shape[-2]):
+                return functional_call(module, parameters, (x,))
+        finally:
+            _restore(*settings)
 
     return call
+
+
+def _restore(gradients: bool, dtype: torch.dtype) -> None:
+    """Undo what a module did to torch's settings, which are those of its neighbours, too."""
+    if torch.is_grad_enabled() != gradients:
+        torch.set_grad_enabled(gradients)
+    if torch.get_default_dtype() != dtype:
+        torch.set_default_dtype(dtype)
 
 
 def noise_per_example(module: nn.Module, inputs: int) -> int:
@@ -85,7 +97,9 @@ def noise_per_example(module: nn.Module, inputs: int) -> int:
     training = module.training
     module.train(True)
     counter = _FromStream(None, 3)
+    dtype = torch.get_default_dtype()
     with torch.random.fork_rng(devices=[]), torch.no_grad(), counter:
         module(torch.ones(3, inputs))
+    _restore(torch.is_grad_enabled(), dtype)
     module.train(training)
     return counter.used
