@@ -103,11 +103,11 @@ class Pool:
         if not self.found or self.best.source == "constant":
             return
         self._look_for_noise()
-        if self.noise is None or self.best.error > self.noise * (1.01 + 1 / np.sqrt(2 * len(self.y))):
+        if self.noise is None or self.best.error > self.noise * (1.004 + 4 / len(self.y)):
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.elapsed
-        if self._settled is not None and self.clock.elapsed >= self._settled + self.patience * (0.3 + self._settled):
+        if self._settled is not None and self.clock.elapsed >= self._settled + self.patience * (0.5 + self._settled):
             raise Solved
 
     def _look_for_noise(self) -> None:
