@@ -80,8 +80,9 @@ def test_noise_is_told_and_nothing_is_called_a_law(fit, tmp_path):
     pl.DataFrame({"x": x, "y": 2 * x + 0.1 * rng.standard_normal(200)}).write_csv(tmp_path / "data.csv")
     done = fit("data.csv", "--target", "y", "--seconds", "3")
     assert "no exact law found; best approximation" in done.stdout
-    noise = float(re.search(r"estimated noise: ([\d.]+)", done.stdout)[1])
-    assert 0.08 < noise < 0.12
+    noise = re.search(r"estimated noise: ([\d.]+)", done.stdout)
+    assert noise
+    assert 0.08 < float(noise[1]) < 0.12
     assert "y ≈ " in done.stdout
 
 

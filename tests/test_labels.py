@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numerate.labels import file_names, printable, spreadsheet_cell
+from numerate.terminal import visible
 
 anything = st.text(st.characters(exclude_categories=()), max_size=200)
 
@@ -19,6 +20,10 @@ def test_printable_text_is_one_line_without_control_characters_and_can_be_writte
     assert shown.splitlines() in ([], [shown])
     assert "\x1b" not in shown
     shown.encode()
+
+
+def test_the_terminal_keeps_line_ends_and_tabs_and_nothing_else_that_acts():
+    assert visible("a\tb\nc\x1b[2Jd\re\u2028f\u202eg\ud800") == "a\tb\nc�[2Jd�e�f�g�"
 
 
 def test_what_is_harmless_stays_as_it_is():

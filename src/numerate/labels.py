@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories that a terminal acts on or that cannot be written: controls, overrides, surrogates, breaks."""
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONGEST_NAME = 120
 """Bytes: file systems take 255, ending and number included."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def printable(text: object) -> str:
-    """``text`` on one line, with the replacement character for what a terminal would act on."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in str(text))
+def printable(text: object, keep: str = "") -> str:
+    """``text`` with the replacement character for what a terminal would act on, line ends too, but for ``keep``."""
+    return "".join(c if c in keep or unicodedata.category(c) not in HIDDEN else REPLACEMENT for c in str(text))
 
 
 def file_names(labels: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:

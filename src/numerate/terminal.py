@@ -7,8 +7,8 @@ import sys
 import unicodedata
 from typing import Any, TextIO
 
-ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories that a terminal acts on or cannot write: controls, overrides, lone surrogates, line breaks."""
+from numerate.labels import printable
+
 MARKS = dict(zip("▁▂▃▄▅▆▇█", "_.:-=+%#"))
 MARKS |= {"−": "-", "–": "-", "—": "-", "‑": "-", "·": "*", "•": "*", "×": "x", "≈": "~", "≤": "<=", "≥": ">="}
 MARKS |= {"∪": "u", "∞": "inf", "…": "...", "“": '"', "”": '"', "‘": "'", "’": "'", "±": "+-", "→": "->", "√": "sqrt"}
@@ -18,11 +18,7 @@ POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 def visible(text: str) -> str:
     """``text`` with the replacement character for what a terminal would act on; line ends and tabs stay."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if _is_acting(sign) else sign for sign in text)
-
-
-def _is_acting(sign: str) -> bool:
-    return sign not in "\n\t" and unicodedata.category(sign) in ACTING
+    return printable(text, keep="\n\t")
 
 
 def prepare() -> None:

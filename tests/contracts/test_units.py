@@ -97,7 +97,7 @@ def test_wrong_sizes_are_named(name, sizes):
 @pytest.mark.parametrize("name", UNITS)
 def test_misspelt_keyword_is_named(name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'wieght'"):
-        UNITS[name](I, O, wieght=1)
+        UNITS[name](I, O, wieght=1)  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_weights_are_read_at_every_forward(name, options):
     y = unit(x)
     for key, parameter in unit.named_parameters():
         direction = torch.randn(parameter.shape, dtype=parameter.dtype, generator=torch.Generator().manual_seed(3))
-        _, slope = torch.func.jvp(
+        slope = torch.func.jvp(
             lambda value, key=key: functional_call(unit, {key: value}, (x,)), (parameter.detach(),), (direction,)
-        )
+        )[1]
         with torch.no_grad():
             parameter.add_(step * direction)
             moved = unit(x) - y
@@ -406,7 +406,7 @@ def test_snapping_does_not_hide_that_a_unit_has_diverged(name, options):
 
 def evaluated(unit: Unit, x: Tensor, tolerance: float) -> tuple[str, Tensor]:
     found = unit.formula("a b c", tolerance=tolerance)
-    outputs = list(found) if isinstance(found, sympy.MatrixBase) else [found]
+    outputs = found.flat() if isinstance(found, sympy.MatrixBase) else [found]
     symbols = [sympy.Symbol(letter, real=True) for letter in "abc"]
     functions = [sympy.lambdify(symbols, output.doit(), "math") for output in outputs]
     return str(found), torch.tensor([[f(*row) for f in functions] for row in x.tolist()], dtype=torch.float64)

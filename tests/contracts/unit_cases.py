@@ -4,6 +4,7 @@ CalcNet, which takes an expression beside its inputs, is held to the same on two
 """
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def cases(modules: dict[str, Any] = MODULES) -> Any:
+def cases(modules: Iterable[str] = MODULES) -> Any:
     found = []
     for name in modules:
         for options in [SMALL.get(name, {}), *VARIANTS.get(name, [])]:

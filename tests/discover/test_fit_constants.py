@@ -13,13 +13,19 @@ HERE = Path(__file__).parent / "nist"
 FOLDER = Path(os.environ.get("NUMERATE_DATA", "")) / "nist_strd"
 
 
+def search(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
+    found = re.search(pattern, text, flags)
+    assert found, pattern
+    return found
+
+
 def read(path):
     """Left side, formula, parameter -> (start 1, start 2, certified, its standard deviation), data with y first."""
     text = path.read_text()
     lines = text.splitlines()
 
     def block(name):
-        first, last = re.search(rf"{name}\s+\(lines\s+(\d+) to\s+(\d+)\)", text).groups()
+        first, last = search(rf"{name}\s+\(lines\s+(\d+) to\s+(\d+)\)", text).groups()
         return lines[int(first) - 1 : int(last)]
 
     parameters = {
@@ -28,8 +34,8 @@ def read(path):
         if match
     }
     begin = text.index("Model:")
-    model = text[begin : begin + re.search(r"Starting [vV]alues", text[begin:]).start()]
-    left, right = re.search(r"(log\[y\]|\by)\s*=(.*?)\+\s*e\b", model, re.DOTALL).groups()
+    model = text[begin : begin + search(r"Starting [vV]alues", text[begin:]).start()]
+    left, right = search(r"(log\[y\]|\by)\s*=(.*?)\+\s*e\b", model, re.DOTALL).groups()
     formula = " ".join(right.split()).replace("[", "(").replace("]", ")")
     return left, formula, parameters, np.array([list(map(float, line.split())) for line in block("Data")])
 

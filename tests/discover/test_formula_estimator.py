@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -63,7 +64,7 @@ def test_pickle_and_clone_keep_what_was_found(fitted):
     model, X, _ = fitted
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert clone(model).get_params() == model.get_params()
+    assert cast(FormulaRegressor, clone(model)).get_params() == model.get_params()
     assert len(model.get_params()) < 10
 
 

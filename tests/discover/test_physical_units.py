@@ -71,7 +71,7 @@ def test_whether_inputs_suffice_without_a_constant():
 def test_physical_constants_by_name(value, unit, name):
     found = name_constant(value, parse_unit(unit).dimension, 3e-4)
     assert found is not None
-    assert sympy.simplify(found.expression - sympy.sympify(name, locals={"c": sympy.Symbol("c")})) == 0
+    assert sympy.simplify(found.expression - sympy.parse_expr(name, {"c": sympy.Symbol("c")})) == 0
 
 
 def test_a_number_that_could_be_anything_has_no_name():

@@ -18,6 +18,6 @@ from numerate.experiments import Options, experiments
 def test_keys_are_those_of_version_0_1(id_, count, digest):
     """A class that has moved to another module is entered in ``numerate.train.identity.FORMER_MODULES``."""
     work = experiments()[id_].work(Options(size="smoke"))
-    keys = sorted(tuple(key) for training in work for key in training.run_keys())
+    keys = sorted(tuple(key) for training in work.trainings for key in training.run_keys())
     assert len(keys) == count
     assert hashlib.sha256(repr(keys).encode()).hexdigest()[:16] == digest

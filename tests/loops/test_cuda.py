@@ -194,7 +194,7 @@ def test_a_thread_takes_several_members_and_examples_of_many_inputs(hidden, at_o
     those of the plain loop and, bit for bit, of each alone."""
     torch.manual_seed(0)
     module = nn.Sequential(NAU(100, hidden), NMU(hidden, 1))
-    loop, plain = runner(step := two_layers(*module)), Eager(step)
+    loop, plain = runner(step := two_layers(module[0], module[1])), Eager(step)
     assert (loop.evaluation.members, loop.evaluation.rows) == at_once
     parameters, constants = make_state(module, 5).parameters, make_members(5, subsets(5)).constants
     for name in ("low", "width"):
@@ -219,7 +219,7 @@ def test_members_are_evaluated_alone_where_shared_memory_holds_one_only():
 def test_members_that_are_nan_in_all_stay_so(runner):
     torch.manual_seed(0)
     module = nn.Sequential(NAU(100, 2), NMU(2, 1))
-    step = two_layers(*module)
+    step = two_layers(module[0], module[1])
     state, members, weights = make_state(module, 3), make_members(3, subsets(3), rate=1e-3), make_weights(step, 3, 3)
     for value in state.parameters.values():
         value[1] = torch.nan

@@ -121,8 +121,9 @@ def test_gates_at_their_bounds_beyond_and_between_are_evaluated_alike():
     )
     assert together.isnan().sum() == 2 * len(edges) - 1
     for member in range(0, len(together), 7):
-        alone = ({k: v[[member]] for k, v in values.items()} for values in (parameters, constants))
-        torch.testing.assert_close(loop.evaluate(*alone, uniforms), together[[member]], rtol=0, atol=0, equal_nan=True)
+        weights, fixed = ({k: v[[member]] for k, v in values.items()} for values in (parameters, constants))
+        alone = loop.evaluate(weights, fixed, uniforms)
+        torch.testing.assert_close(alone, together[[member]], rtol=0, atol=0, equal_nan=True)
 
 
 class PartlyBounded(Gates):

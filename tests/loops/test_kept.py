@@ -73,7 +73,9 @@ def package(tmp_path, monkeypatch):
 def version(training):
     source_cache._version.cache_clear()
     source_cache._imports.cache_clear()
-    return source_cache._version(tuple(sorted(source_cache._MODULE.findall(stack.make_step(training)[0].name))))
+    name = stack.make_step(training)[0].name
+    assert name is not None
+    return source_cache._version(tuple(sorted(source_cache._MODULE.findall(name))))
 
 
 RELATED = [

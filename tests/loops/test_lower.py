@@ -187,6 +187,8 @@ class Truths(nn.Module):
 class Held(nn.Module):
     """Fixed tensors of every kind beside the parameter, and a norm."""
 
+    scale: Tensor
+    mask: Tensor
     index: Tensor
 
     def __init__(self) -> None:

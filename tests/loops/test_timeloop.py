@@ -53,9 +53,9 @@ def rectified(gx: Tensor, gh: Tensor, state: State, extras: State) -> State:
 
 def ordered(gx: Tensor, gh: Tensor, state: State, extras: State) -> State:
     """Folds and scans along the units."""
-    f, u = (gx + gh).chunk(2, -1)
+    (f, u), (weight, bias) = (gx + gh).chunk(2, -1), extras
     forget = f.softmax(-1).cumsum(-1)
-    return (forget * state[0] + (1 - forget) * F.layer_norm(u, u.shape[-1:], *extras).tanh(),)
+    return (forget * state[0] + (1 - forget) * F.layer_norm(u, u.shape[-1:], weight, bias).tanh(),)
 
 
 def shared(gx: Tensor, gh: Tensor, state: State, extras: State) -> State:

@@ -6,7 +6,7 @@ On the host the very source that a GPU would get is compiled as C++ (``blocks_on
 import ctypes
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -242,7 +242,7 @@ def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
 def test_kernels_compile_and_keep_all_in_registers(layer: CellLayer, batch: int, packed: bool, direction: str) -> None:
     loop = host_loop(layer, torch.float32, 0)
     loop.processors = 132
-    plan = super(OnHost, loop).plans(batch)[0]
+    plan = cast(Any, super(OnHost, loop)).plans(batch)[0]
     if isinstance(loop, CudaNRULoop):
         source = loop.source(plan, direction, packed)
     else:

@@ -80,7 +80,7 @@ def cell(name: str) -> None:
             close(one, two)
 
 
-def close(one: Tensor, two: Tensor) -> None:
+def close(one: Tensor | None, two: Tensor | None) -> None:
     torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 

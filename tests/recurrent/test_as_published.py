@@ -1,6 +1,7 @@
 """Options that follow a paper or its code to the letter, each against the formula written out."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -238,8 +239,9 @@ def test_on_lstm_starts_as_linear_maps_do():
     assert p["bias_ih"].shape == p["bias_hh"].shape == (4 * 128 + 2 * 8,)
     assert not OMLSTM(50, 128).parts()["bias_ih"].any()  # the paper on gates starts its biases at 0
     for name, value in (("forget_bias", 1.0), ("timescale", 5), ("weight_init", "xavier_normal")):
+        options: dict[str, Any] = {name: value}
         with pytest.raises(ValueError, match=f"draws every map as nn.Linear does: leave out {name}="):
-            LSTM(3, 4, start="linear", **{name: value})
+            LSTM(3, 4, start="linear", **options)
 
 
 def test_on_lstm_drops_weights_in_training_and_shrinks_them_in_evaluation():

@@ -87,7 +87,7 @@ def test_any_unit_is_a_cell_on_input_and_state(unit):
     layer = UnitRNN(3, 2, unit=unit, dtype=f64)
     x, h, outputs = torch.randn(5, 4, 3, dtype=f64), torch.full((4, 2), float(unit is NMU), dtype=f64), []
     for x_t in x:
-        h = layer.unit_l0(torch.cat((x_t, h), -1))
+        h = layer.get_submodule("unit_l0")(torch.cat((x_t, h), -1))
         outputs.append(h)
     torch.testing.assert_close(layer(x)[0], torch.stack(outputs))
 
@@ -95,7 +95,7 @@ def test_any_unit_is_a_cell_on_input_and_state(unit):
 def test_an_addition_unit_sums_a_sequence_of_any_length():
     layer = UnitRNN(2, 1, unit=NAU)
     with torch.no_grad():
-        layer.unit_l0.weight.copy_(torch.tensor([[1.0, 0.0, 1.0]]))
+        layer.get_parameter("unit_l0.weight").copy_(torch.tensor([[1.0, 0.0, 1.0]]))
     x = torch.rand(1000, 3, 2)
     torch.testing.assert_close(layer(x)[0][-1, :, 0], x[..., 0].sum(0))
 
@@ -117,10 +117,11 @@ def test_an_addition_unit_sums_a_sequence_of_any_length():
 )
 def test_a_unit_accumulates_from_its_neutral_element(unit, initial, expected):
     layer = UnitRNN(1, 1, unit=unit, initial=initial, dtype=f64)
+    inner = layer.get_submodule("unit_l0")
     with torch.no_grad():
-        for name, value in layer.unit_l0.named_parameters():  # every unit here computes exactly at these
+        for name, value in inner.named_parameters():  # every unit here computes exactly at these
             value.fill_(1.0 if name in ("weight", "weight_real") or (name == "gate" and unit is RealNPU) else 2000.0)
-        for value in (p for name, p in layer.unit_l0.named_parameters() if name == "weight_imag"):
+        for value in (p for name, p in inner.named_parameters() if name == "weight_imag"):
             value.zero_()
     x = torch.tensor([2.0, 3.0, 4.0], dtype=f64).view(3, 1, 1)
     torch.testing.assert_close(layer(x)[0].flatten(), torch.tensor(expected, dtype=f64), rtol=1e-5, atol=0)
@@ -137,7 +138,7 @@ def test_a_learnt_start_has_a_gradient_in_every_layer_and_direction():
     starts = {name: p.grad.item() for name, p in layer.named_parameters() if p.grad is not None and "initial" in name}
     # the last output ahead sums three pairs, each with both starts below; the last one back is the first it makes
     assert starts == {"initial_l0": 4.0, "initial_l0_reverse": 4.0, "initial_l1": 1.0, "initial_l1_reverse": 1.0}
-    assert UnitRNN(2, 3, unit=NMU, initial="learnt").initial_l0.tolist() == [1.0, 1.0, 1.0]
+    assert UnitRNN(2, 3, unit=NMU, initial="learnt").get_parameter("initial_l0").tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(ValueError, match="initial must be one of 'learnt', got 'learned'"):
         UnitRNN(2, 3, unit=NMU, initial="learned")
 
@@ -166,9 +167,9 @@ def test_bounds_of_a_unit_are_found_in_every_layer():
     layer = UnitRNN(3, 2, 2, unit=NMU, bidirectional=True)
     assert set(parameter_bounds(layer)) == {f"unit_l{k}{way}.weight" for k in (0, 1) for way in ("", "_reverse")}
     with torch.no_grad():
-        layer.unit_l1.weight.fill_(3.0)
+        layer.get_parameter("unit_l1.weight").fill_(3.0)
     apply_bounds_(layer)
-    assert layer.unit_l1.weight.max() == 1
+    assert layer.get_parameter("unit_l1.weight").max() == 1
 
 
 @pytest.mark.parametrize(

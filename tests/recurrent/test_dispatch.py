@@ -172,7 +172,7 @@ def test_one_result_alone_can_be_used(kind: type[CellLayer], options: dict[str, 
         for mode in ("plain", "native"):
             with use_loop(mode):
                 outputs, final = layer(x)
-            found.append(torch.autograd.grad((outputs, final[-1])[which].sum(), layer.weight_hh_l0)[0])
+            found.append(torch.autograd.grad((outputs, final[-1])[which].sum(), layer.get_parameter("weight_hh_l0"))[0])
         torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
 
 
@@ -324,7 +324,7 @@ def inspected(x: Tensor) -> Any:
 
 def mapped(x: Tensor) -> Any:
     layer = make("LSTM", torch.float32)
-    parameters = dict(layer.named_parameters())
+    parameters: dict[str, Tensor] = dict(layer.named_parameters())
     return vmap(lambda one: functional_call(layer, parameters, (one,))[0], in_dims=1)(x)
 
 

@@ -1,6 +1,7 @@
 """Facts about the gates of Gu et al. (2020)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -355,10 +356,11 @@ def test_an_option_that_could_do_nothing_gets_one_clear_sentence(layer, options,
 def test_other_biases_of_ordered_gates_do_something():
     """Of the second map where it is a refine gate, and of the ordinary maps beside ordered masters."""
     x = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))
-    for layer, options, given in (
+    cases: list[tuple[Callable[..., Recurrent], dict[str, Any], dict[str, Any]]] = [
         (RMC, {"gate": "OR"}, {"input_bias": 1.0}),
         (LSTM, {"gate": "OM", "downsize": 2}, {"forget_bias": 1.0}),
-    ):
+    ]
+    for layer, options, given in cases:
         models = [layer(2, 4, **options), layer(2, 4, **options, **given)]
         for model in models:
             model.reset_parameters(torch.Generator().manual_seed(0))

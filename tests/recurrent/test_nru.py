@@ -135,12 +135,13 @@ def test_half_precision_stays_close_to_double(relu, factored, autocast):
     half = NRU(3, 16, relu_heads=relu, factored=factored, dtype=torch.float32 if autocast else torch.float16)
     exact = NRU(3, 16, relu_heads=relu, factored=factored, dtype=f64)
     exact.load_state_dict(half.state_dict())
-    x = torch.randn(15, 2, 3).to(half.weight_ih_l0.dtype)
+    x = torch.randn(15, 2, 3).to(half.get_parameter("weight_ih_l0").dtype)
     with torch.autocast("cpu", torch.float16, enabled=autocast):
         output, state = half(x)
     results = [[output, *state], [(expected := exact(x.double()))[0], *expected[1]]]
     for model, found in zip((half, exact), results):
-        found += torch.autograd.grad(sum(entry.sum() for entry in found), list(model.parameters()))
+        total = sum((entry.sum() for entry in found), torch.zeros(()))
+        found += torch.autograd.grad(total, list(model.parameters()))
     for got, wanted in zip(*results):
         assert (got.double() - wanted).norm() <= 0.01 * wanted.norm()
 

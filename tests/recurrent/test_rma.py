@@ -33,7 +33,7 @@ def test_the_best_rows_are_averaged_and_no_others():
 def test_reading_passes_gradients_to_keys_strengths_and_the_rows_read():
     memory, keys = tensor([[3, 4], [1, 0.5], [0, 2]]).requires_grad_(), tensor([[2, 0.1]]).requires_grad_()
     strengths = tensor([1.5]).requires_grad_()
-    torch.autograd.gradcheck(lambda *args: read_top(*args, 2)[0], (memory, keys, strengths))
+    torch.autograd.gradcheck(lambda m, k, s: read_top(m, k, s, 2)[0], (memory, keys, strengths))
     read_top(memory, keys, strengths, 2)[0].sum().backward()
     assert memory.grad is not None
     assert memory.grad.any(-1).tolist() == [[True, True, False]]
@@ -175,9 +175,9 @@ def test_heads_are_two_networks_the_second_on_code_and_policy():
     count = 200 * (1312 + 1) + 6 * (200 + 1) + 200 * (200 + 6 + 1) + (200 + 1)
     assert sum(p.numel() for p in paper.parameters()) == count
     paper.reset_parameters(torch.Generator().manual_seed(0))
-    weight = paper.policy[0].weight
+    weight = paper.get_parameter("policy.0.weight").detach().clone()
     paper.reset_parameters(torch.Generator().manual_seed(0))
-    assert torch.equal(weight, paper.policy[0].weight)
+    assert torch.equal(weight, paper.get_parameter("policy.0.weight"))
     assert weight.abs().max() <= 2 / math.sqrt(1312)
 
 

@@ -1,11 +1,13 @@
 """EURNN and GORU: the transition is orthogonal (unitary) whatever the angles."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from numerate.recurrent import EURNN, GORU
+from numerate.recurrent.eurnn import EURNNCell
 from numerate.recurrent.rotation import (
     mod_relu,
     mod_relu_complex,
@@ -87,8 +89,9 @@ def test_full_capacity_is_as_many_angles_as_rotations_have():
 
 
 def test_the_tunable_complex_transition_is_unitary():
-    cell = EURNN(1, 6, complex=True, capacity=4, dtype=f64)
-    both = cell.cell.recurrent_weight(cell.parts())
+    layer = EURNN(1, 6, complex=True, capacity=4, dtype=f64)
+    assert isinstance(layer.cell, EURNNCell)
+    both = layer.cell.recurrent_weight(layer.parts())
     torch.testing.assert_close(both @ both.T, torch.eye(12, dtype=f64))
     torch.testing.assert_close(both[:6, 6:], -both[6:, :6])
 
@@ -169,8 +172,9 @@ def test_sizes_that_cannot_be_get_one_clear_sentence():
         with pytest.raises(ValueError, match="power of two, got 6"):
             layer(3, 6)
         for name, value in (("weight_init", "xavier_normal"), ("recurrent_bias", True)):  # the start is the paper's
+            options: dict[str, Any] = {name: value}
             with pytest.raises(TypeError, match=f"{layer.__name__} has no keyword '{name}'"):
-                layer(3, 4, **{name: value})
+                layer(3, 4, **options)
     EURNN(3, 6, capacity=2)
     with pytest.raises(ValueError, match="capacity must be a positive whole number"):
         EURNN(3, 6, capacity=0)

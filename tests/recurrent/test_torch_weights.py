@@ -23,7 +23,7 @@ def test_loaded_weights_give_the_same_outputs_and_gradients(theirs, ours, bias, 
     x = torch.randn(6, 4, 3, dtype=dtype)
     start = tuple(torch.randn(layers * (1 + both), 4, 5, dtype=dtype) for _ in layer.cell.state_shapes)
     results = []
-    for model, hx in ((layer, start), (reference, start if len(start) > 1 else start[0])):
+    for model, hx in ((layer, start), (reference, start[0] if len(start) == 1 else start)):
         inputs = x.clone().requires_grad_()
         output, state = model(inputs, hx)
         state = state if isinstance(state, tuple) else (state,)

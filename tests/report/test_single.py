@@ -65,9 +65,9 @@ def test_a_run_is_shown_with_its_formula():
         ({"labels": {"range": "all"}}, "range", "all"),
         ({"labels": {"range": [1, "x"]}}, "range", "(1, x)"),
         ({"labels": {"range": []}}, "range", "()"),
-        ({"config": ROW.config | {"steps": "many", "batch": None}}, "training", "many steps on None examples each"),
-        ({"config": ROW.config | {"model": "numerate.units.nmu:Gone"}}, "formula", "(numerate.units.nmu:Gone is not"),
-        ({"config": ROW.config | {"task": 3}}, "formula", "(its task has None inputs"),
+        ({"config": {**ROW.config, "steps": "many", "batch": None}}, "training", "many steps on None examples each"),
+        ({"config": {**ROW.config, "model": "numerate.units.nmu:Gone"}}, "formula", "(numerate.units.nmu:Gone is not"),
+        ({"config": {**ROW.config, "task": 3}}, "formula", "(its task has None inputs"),
         ({"config": {}}, "formula", "("),
         ({"status": "diverged", "stopped_at": 0, "reason": "x"}, "status", "diverged at step 0: x"),
     ],
@@ -97,7 +97,7 @@ def test_a_formula_that_nobody_could_read_is_not_written():
     widths = [2, *hidden, 1]
     weights = {f"layers.{i}.weight": np.ones((o, n)) for i, (n, o) in enumerate(pairwise(widths))}
     weights |= {f"layers.{i}.bias": np.ones(o) for i, o in enumerate(widths[1:])}
-    found, _ = shown(replace(ROW, config=ROW.config | {"model": model}, weights={"best": weights}))
+    found, _ = shown(replace(ROW, config={**ROW.config, "model": model}, weights={"best": weights}))
     assert found["formula"] == "(too long to be written)"
 
 
@@ -115,5 +115,5 @@ def test_a_run_is_found_by_the_first_digits_of_its_key(tmp_path):
 
 def test_words_of_a_list():
     assert outcome_text(ROW) == "solved at step 1,000"
-    assert outcome_text(replace(ROW, scores=ROW.scores | {"best_test": 1.0})) == "not solved"
+    assert outcome_text(replace(ROW, scores={**ROW.scores, "best_test": 1.0})) == "not solved"
     assert label_text([[1, 2], [3, 4]]) == "[1, 2) ∪ [3, 4)"

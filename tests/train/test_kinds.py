@@ -39,7 +39,7 @@ def shapes_of(model):
 def test_every_model_of_an_experiment_can_be_made_from_its_configuration(id_):
     """A model function that is missing here belongs into ``numerate.experiments.kinds``."""
     one_of_each = {}
-    for training in experiments()[id_].work(Options(size="smoke")):
+    for training in experiments()[id_].work(Options(size="smoke")).trainings:
         one_of_each.setdefault(training.form, training)
     for training in one_of_each.values():
         model = training.build(seed=0)

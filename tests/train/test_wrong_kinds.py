@@ -46,8 +46,8 @@ def test_a_recipe_that_is_none_is_refused(tmp_path):
         match=r"the recipe of test_wrong_kinds:Hasty must be a numerate.experiments.Recipe.* got Adam\(rate=0.05",
     ):
         run("primer2022/table11", Options("smoke", units=(Hasty,)), tmp_path)
-    (training, *_) = experiments()["primer2022/table11"].work(Options("smoke", units=(Fitting,)))
-    assert training.optimiser.rate == 5e-2
+    work = experiments()["primer2022/table11"].work(Options("smoke", units=(Fitting,)))
+    assert work.trainings[0].optimiser.rate == 5e-2
 
 
 @pytest.mark.parametrize("bounds", ["nonsense", (0.0, 1.0), 3, ["weight"]])
@@ -55,7 +55,7 @@ def test_bounds_that_are_none_are_refused(bounds, tmp_path):
     class Bounded(nn.Linear):
         pass
 
-    Bounded.bounds = bounds
+    Bounded.bounds = bounds  # pyright: ignore[reportAttributeAccessIssue]
     work = [Training(Bounded, TASK, (0,), steps=10, evaluate_every=10, labels={"unit": "Bounded"})]
     with (
         Store(tmp_path / "a.sqlite") as store,

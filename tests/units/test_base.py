@@ -36,7 +36,7 @@ def test_snap_keeps_nan_and_takes_the_outermost_level_for_infinity():
 
 
 def test_sizes_may_be_numpys():
-    unit = NAU(np.int64(3), np.int32(2))
+    unit = NAU(np.int64(3), np.int32(2))  # pyright: ignore[reportArgumentType]
     assert (type(unit.in_features), unit.in_features, unit.out_features) == (int, 3, 2)
 
 

@@ -1,6 +1,7 @@
 """CalcNet: precedence against Python's own, exact units, handed-in units, and what it says of malformed expressions."""
 
 import re
+from typing import Any, cast
 
 import pytest
 import sympy
@@ -9,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from numerate.units import NAU, NMU, CalcNet
+from numerate.units import NAU, NMU, CalcNet, Unit
 from numerate.units.calcnet import ExpressionError, exact_units, postfix
 
 DOUBLE = CalcNet(dtype=torch.float64)
@@ -113,8 +114,8 @@ def test_units_can_be_handed_in():
 
 @pytest.mark.parametrize("expression", ["a*(b - 2)/4 - c", "a + b*c", "a/(b/c)", "3*a/2", "-a - b"])
 def test_formula_of_exact_units_is_the_expression(expression):
-    names = {letter: sympy.Symbol(letter, real=True) for letter in "abc"}
-    assert sympy.simplify(CalcNet().formula(expression) - sympy.sympify(expression, names)) == 0
+    names: dict[str, Any] = {letter: sympy.Symbol(letter, real=True) for letter in "abc"}
+    assert sympy.simplify(CalcNet().formula(expression) - sympy.parse_expr(expression, names)) == 0
     assert "≈" not in str(CalcNet().formula(expression))
 
 
@@ -134,7 +135,7 @@ def test_what_it_says_of_itself_is_what_its_units_say():
     net = CalcNet({"^": Power()})
     assert net.penalty() == net.sparsity_error() == 0
     net.reset_parameters(torch.Generator().manual_seed(0))
-    units = [net.units[symbol] for symbol in "+-*/"]
+    units = [cast(Unit, net.units[symbol]) for symbol in "+-*/"]
     assert net.penalty() == sum(unit.penalty() for unit in units)
     assert net.sparsity_error() == max(unit.sparsity_error() for unit in units)
     assert set(net.effective_weights()) == set(net.state_dict()) == {f"units.{symbol}.weight" for symbol in "+-*/"}

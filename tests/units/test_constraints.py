@@ -1,6 +1,7 @@
 """Bounds: found by name, applied as a function and as an optimiser hook."""
 
 from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_bounds_that_cannot_be_kept_are_one_sentence(bounds, sentence):
 
 def test_bounds_that_are_no_mapping_are_an_error_in_a_unit_and_none_of_ours_elsewhere():
     unit = NAU(2, 1)
-    unit.bounds = [("weight", 0, 1)]
+    unit.bounds = [("weight", 0, 1)]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ValueError, match=r"^the bounds of NAU must be a mapping of parameter name -> \(low, high\)"):
         apply_bounds_(unit)
     assert parameter_bounds(Holder((0.0, 1.0))) == {}
@@ -91,7 +92,8 @@ def test_bounds_that_are_no_mapping_are_an_error_in_a_unit_and_none_of_ours_else
 
 
 def test_bounds_reach_through_wrappers_and_leave_computed_weights_alone():
-    assert parameter_bounds(torch.compile(NAU(2, 1), backend="eager")) == {"_orig_mod.weight": (-1.0, 1.0)}
+    compiled = cast(nn.Module, torch.compile(NAU(2, 1), backend="eager"))
+    assert parameter_bounds(compiled) == {"_orig_mod.weight": (-1.0, 1.0)}
     assert parameter_bounds(nn.utils.parametrizations.weight_norm(NAU(2, 1), "weight")) == {}
 
 

@@ -1,6 +1,7 @@
 """iNALU against its equations worked by hand."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -69,7 +70,8 @@ def test_clipping_every_input_is_the_other_reading():
 def test_module_options_reach_the_equation():
     x = torch.tensor([[1e9, 1e-9]], dtype=DOUBLE)
     outputs = {}
-    for options in ({}, {"clip": "input"}, {"eps": 1e-3}, {"limit": 3.0}):
+    choices: list[dict[str, Any]] = [{}, {"clip": "input"}, {"eps": 1e-3}, {"limit": 3.0}]
+    for options in choices:
         unit = INALU(2, 1, dtype=DOUBLE, **options)
         with torch.no_grad():
             for name, parameter in unit.named_parameters():
@@ -164,7 +166,7 @@ def test_gradients_agree_with_differences():
 @pytest.mark.parametrize("option", ["gate", "init", "clip"])
 def test_unknown_options_name_the_known_ones(option):
     with pytest.raises(ValueError, match=rf"^{option} must be one of '.*', got 'other'$"):
-        INALU(2, 1, **{option: "other"})
+        INALU(2, 1, **{option: "other"})  # pyright: ignore[reportArgumentType]
 
 
 def test_the_function_refuses_an_unknown_reading():

@@ -59,15 +59,16 @@ def test_one_output_takes_every_input_whatever_the_weights():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_initialisation(dtype):
-    for unit in (MCFC(5, 3, dtype=dtype), MulMCFC(5, 3, sign="cosine", dtype=dtype)):
+    plain, multiplying = MCFC(5, 3, dtype=dtype), MulMCFC(5, 3, sign="cosine", dtype=dtype)
+    for unit in (plain, multiplying):
         rows = unit.junction_hat.float()
         torch.testing.assert_close(rows @ rows.T, torch.eye(3), atol=0.03, rtol=0)
         assert unit.gate_weight.float().norm().item() == pytest.approx(1, abs=0.01)
         assert unit.gate_bias.tolist() == [0] * 3
     assert MCFC(3, 3, dtype=dtype).junction_hat.tolist() == torch.eye(3).tolist()
-    assert unit.bias.tolist() == [0] * 3
-    assert unit.sign_gate is not None
-    assert unit.sign_gate.tolist() == [0.5] * 5
+    assert multiplying.bias.tolist() == [0] * 3
+    assert multiplying.sign_gate is not None
+    assert multiplying.sign_gate.tolist() == [0.5] * 5
 
 
 def test_penalty_is_minus_the_mean_squares():

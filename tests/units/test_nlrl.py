@@ -2,6 +2,7 @@
 
 import itertools
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ BOOLEANS = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)))
 CHOICES = list(itertools.product([0, 1], repeat=3))
 
 
-def rule(chosen: tuple[int, ...], negated: tuple[int, ...], high: bool, **options: str) -> NLRL:
+def rule(chosen: tuple[int, ...], negated: tuple[int, ...], high: bool, **options: Any) -> NLRL:
     """A unit whose every gate is shut or open; ``high`` opens the output gate."""
     unit = NLRL(3, 1, **options)
     with torch.no_grad():

@@ -69,7 +69,7 @@ def test_paths_add_their_logits():
         nsr(x, first[[p]], second[[p]], unit.sign[[p]], unit.zero[[p]], unit.bias[[p]], unit.scale).logit()
         for p in range(3)
     ]
-    torch.testing.assert_close(unit(x), sum(logits).sigmoid())
+    torch.testing.assert_close(unit(x), torch.stack(logits).sum(0).sigmoid())
 
 
 def test_scale_sharpens_the_bits():

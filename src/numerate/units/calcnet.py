@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate.units import penalties, symbolic
-from numerate.units.base import outer_units, snapped_parameters
+from numerate.units.base import Unit, outer_units, snapped_parameters
 from numerate.units.nau import NAU
 from numerate.units.nmu import NMU
 from numerate.units.robust import ReciprocalUnit
@@ -103,11 +103,11 @@ def postfix(expression: str) -> list[Token]:
     return output
 
 
-def exact_units(device: Any = None, dtype: Any = None) -> dict[str, nn.Module]:
+def exact_units(device: Any = None, dtype: Any = None) -> dict[str, Unit]:
     """Units with the weights that do + - * / exactly: NAU, NAU, NMU and ReciprocalUnit."""
 
     @torch.no_grad()
-    def exact(unit: type[NAU] | type[NMU] | type[ReciprocalUnit], weight: list[float]) -> nn.Module:
+    def exact(unit: type[NAU] | type[NMU] | type[ReciprocalUnit], weight: list[float]) -> Unit:
         module = unit(2, 1, device=device, dtype=dtype)
         module.weight.copy_(torch.tensor([weight]))
         return module
