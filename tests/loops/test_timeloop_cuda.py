@@ -58,7 +58,7 @@ class HostKernel:
         entry = f"static void kernel(const uint64_t *arguments) {{ {name}({call}); }}"
         self.library = native.library("\n".join([shim, source, entry]))
 
-    def launch(self, blocks: int, *arguments: Tensor | int, together: bool = False) -> None:
+    def launch(self, blocks: int, *arguments: Tensor | int, cooperative: bool = False) -> None:
         values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
         assert not self.library.launch(blocks, (ctypes.c_uint64 * len(values))(*values), self.shared // 4)
 
