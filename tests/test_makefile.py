@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,12 @@ def start(tmp_path, python):
     def start(goal, install="$(BIN)/python -m pip --version"):
         words = [f"PYTHON={python}", f"VENV={tmp_path}/venv", f"INSTALL={install} #"]
         goal = f"{tmp_path}/venv/{goal}"
-        return subprocess.Popen(["make", *words, goal], cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL)
+        heeds = partial(
+            signal.signal, signal.SIGINT, signal.SIG_DFL
+        )  # also where this process was started to ignore it
+        return subprocess.Popen(
+            ["make", *words, goal], cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, preexec_fn=heeds
+        )
 
     return start
 

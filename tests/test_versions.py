@@ -18,7 +18,8 @@ def test_every_version_that_is_pinned_is_allowed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    for name, lowest in (text.split(">=") for group in groups for text in group):
+    versions = (text.split(">=") for group in groups for text in group if not text.startswith("numerate["))
+    for name, lowest in versions:
         assert _numbers(pinned[name]) >= _numbers(lowest), name
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from numerate.loops.cpp.loop import Cpp
 from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
-from numerate.loops.toolchain import native
+from numerate.loops.toolchain import compiler, native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.units import NAC, NAU, NMU
 
@@ -217,7 +217,7 @@ def test_bits_do_not_depend_on_the_width_of_vectors(monkeypatch, name):
     step = make_step(module)
     state, members, weights = make_state(module, 20), make_members(20), make_weights(step, 60, 20)
     native_width = trained(Cpp(step), state, members, weights)
-    monkeypatch.setattr(native, "_target", lambda command: (("-mavx2", "-mfma"), "avx2"))
+    monkeypatch.setattr(compiler, "target", lambda command: (("-mavx2", "-mfma"), "avx2"))
     assert (narrow := Cpp(step)).lanes == 8
     assert identical(trained(narrow, state, members, weights), native_width)
 

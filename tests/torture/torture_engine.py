@@ -439,7 +439,7 @@ def soak(setting: Setting) -> Result:
     gc.collect()
     grown, opened = _resident() - memory, _open_files() - files
     failures = []
-    allowed = 24 + 0.1 * tried
+    allowed = 40 + 0.1 * tried
     if grown > allowed:
         failures.append(f"memory grew by {grown:.0f} MB, more than {allowed:.0f}")
     if opened > 2:
