@@ -24,7 +24,7 @@ from numerate.units import formula
 SMOKE = Options("smoke")
 NAMES = [
     "figure10", "figure11", "figure18", "figure19", "figure20", "inalu-minimal", "inalu-magnitude", "inalu-simple",
-    "npu-large",
+    pytest.param("npu-large", marks=pytest.mark.slow),
 ]  # fmt: skip
 
 

@@ -121,7 +121,7 @@ def test_gradients_of_random_modules(chains):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=30)
 @given(st.lists(chain_names, min_size=4, max_size=4))
 def test_gradients_of_many_random_modules(chains):
     check_gradients(chains)
