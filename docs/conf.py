@@ -14,6 +14,7 @@ release = version = numerate.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "sphinx_gallery.gen_gallery"]
 html_math_renderer = "mathml"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+suppress_warnings = ["sphinx_gallery.space_in_filename"]  # the scripts have none; the folder of a clone may
 exclude_patterns = ["_build", "tutorial_scripts"]
 html_theme = "furo"
 html_static_path = ["_static"]
