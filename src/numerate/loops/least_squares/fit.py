@@ -73,7 +73,7 @@ def least_squares(
     tensor([[2.0000, 0.6931]], dtype=torch.float64)
 
     Args:
-        function: (parameters (P,), *data) -> residuals (n,) or (n, O); pure, and differentiable by torch.
+        function: ``(parameters (P,), *data) -> residuals (n,) or (n, O)``; pure, and differentiable by torch.
         parameters: (S, P), one row for each start.
         data: tensors with the n rows as first axis. All is computed in float64.
         optimiser: its settings.
