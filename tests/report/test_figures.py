@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from numerate.report import SUCCESS, figures, tables
+from numerate.report.extrapolation import extrapolation_figure
 from numerate.stats import Estimate
 
 
@@ -25,3 +27,13 @@ def test_a_bound_is_shown_as_one_and_an_interval_of_nothing_is_not():
     assert tables.interval(Estimate(0.5, bound=">"), SUCCESS) == ">50 %"
     assert tables.interval(Estimate(0.5, 0.0, 0.0), SUCCESS) == "50 %"
     assert tables.interval(Estimate(0.5, 0.4, 0.6), SUCCESS) == "50 % [40, 60]"
+
+
+def test_marks_of_logarithmic_axes_are_text_not_formulas():
+    """The style reads no formulas, so that a label may hold a dollar sign; matplotlib's own marks are formulas."""
+    distances = np.array([1.0, 2.0, 4.0])
+    picture = extrapolation_figure(distances, {"NAU": np.array([[1e-5, 1e-3, 1e2]])})
+    picture.canvas.draw()
+    marks = [label.get_text() for label in picture.axes[0].get_yticklabels()]
+    assert "10⁻⁵" in marks
+    assert not any("$" in mark for mark in marks)

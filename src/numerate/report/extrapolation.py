@@ -19,6 +19,7 @@ def plot_extrapolation(ax: Axes, distances: np.ndarray, curves: Mapping[str, np.
     ax.annotate("trained\nhere", (1, 0.98), xycoords=("data", "axes fraction"), fontsize=8, va="top", ha="center")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    figures.name_decades(ax.yaxis)
     ax.set_xticks(distances, [f"[{d:g}, {2 * d:g})" for d in distances], rotation=45, ha="right")
     ax.set_xlabel("Inputs")
     ax.set_ylabel("Mean relative error")

@@ -10,13 +10,14 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from numerate.report import text
 from numerate.report.comparison import Cell, Comparison, x_name
@@ -88,6 +89,12 @@ def style() -> Iterator[None]:
 def lay_out(fig: Figure, **options: Any) -> None:
     """As ``fig.tight_layout``, which leaves an engine behind that draws the figure twice for every file."""
     TightLayoutEngine(**options).execute(fig)
+
+
+def name_decades(axis: Axis) -> None:
+    """Marks of a logarithmic axis as 10⁻⁵: matplotlib's own are formulas, and :data:`STYLE` reads none."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text.power(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def short(label: str) -> str:

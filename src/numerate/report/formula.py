@@ -102,7 +102,9 @@ def plot_predicted(ax: Axes, measured: np.ndarray, predicted: np.ndarray) -> Axe
     ax.plot(measured, predicted, "o", ms=_dot(len(measured)), color=OURS, alpha=0.7, mec="none", zorder=2)
     if is_wide(np.concatenate([measured, predicted[np.isfinite(predicted)]])):
         ax.set_xscale("log")
+        figures.name_decades(ax.xaxis)
         ax.set_yscale("log")
+        figures.name_decades(ax.yaxis)
     ax.set(xlabel="Measured", ylabel="Predicted", title="Predicted against measured")
     return ax
 
@@ -116,6 +118,7 @@ def plot_residuals(ax: Axes, measured: np.ndarray, predicted: np.ndarray, noise:
     ax.plot(predicted, rest, "o", ms=_dot(len(measured)), color=OURS, alpha=0.7, mec="none", zorder=2)
     if is_wide(predicted[np.isfinite(predicted)]):
         ax.set_xscale("log")
+        figures.name_decades(ax.xaxis)
     shown = "Measured / predicted − 1" if relative else "Measured − predicted"
     ax.set(xlabel="Predicted", ylabel=shown, title="Residuals")
     return ax
@@ -130,6 +133,7 @@ def plot_front(ax: Axes, front: Sequence[Candidate], floor: float = 1e-16) -> Ax
         face = OURS if each.chosen else figures.PAPER
         ax.plot(each.size, error, "o", ms=7 if each.chosen else 5, mfc=face, mec=OURS, zorder=2, clip_on=False)
     ax.set_yscale("log")
+    figures.name_decades(ax.yaxis)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="Size of the formula", ylabel="Relative error", title="Error against size")
     return ax
@@ -161,8 +165,10 @@ def plot_slice(ax: Axes, cut: Slice, target: str) -> Axes:
     shown = shown[np.isfinite(shown)]
     if is_wide(cut.points[0]):
         ax.set_xscale("log")
+        figures.name_decades(ax.xaxis)
     if is_wide(shown):
         ax.set_yscale("log")
+        figures.name_decades(ax.yaxis)
         ax.set_ylim(shown.min() / 1.5, shown.max() * 1.5)
     else:
         margin = 0.06 * (np.ptp(shown) or 1.0)

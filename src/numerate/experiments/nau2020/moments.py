@@ -15,7 +15,7 @@ from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
 from numerate.report import Page, Picture, TextTable
-from numerate.report.figures import COLOURS, FAINT, lay_out, style
+from numerate.report.figures import COLOURS, FAINT, lay_out, name_decades, style
 from numerate.report.text import scientific
 from numerate.results import Row
 from numerate.units.nac import nac_radius, nac_weight, nac_weight_variance
@@ -156,6 +156,7 @@ def _panel(ax: Axes, unit: str, quantity: int, entries: Sequence[Entry]) -> None
     ax.minorticks_off()
     if quantity or unit != "NAC+":
         ax.set_yscale("log")
+        name_decades(ax.yaxis)
 
 
 def where(entries: Sequence[Entry]) -> str:
