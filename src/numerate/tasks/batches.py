@@ -1,7 +1,7 @@
 """What a task gives a network: whole minibatches, of sequences or of a data set.
 
 :class:`~numerate.tasks.task.Task` describes single examples, which an arithmetic loop can draw inside a kernel.
-A :class:`BatchTask` gives a minibatch as a function of (seed, step), so that a run does not depend on its neighbours, on
+A :class:`BatchTask` gives a minibatch as a function of (seed, step): a run does not depend on its neighbours, on
 the device or on where it was resumed.
 """
 
