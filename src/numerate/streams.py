@@ -43,7 +43,7 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor
 
 
 def words(seed: Tensor, domain: Tensor | int, step: Tensor | int, count: int, first: int = 0) -> Tensor:
-    """``count`` random 32-bit words per seed from position ``first`` on, a multiple of 4; (...) -> (..., count), int64."""
+    """``count`` random 32-bit words per seed, from position ``first`` on, a multiple of 4; (...) -> (..., count)."""
     seed = torch.as_tensor(seed, dtype=torch.int64)
     k0 = (seed & _MASK).unsqueeze(-1)
     k1 = _scalar(domain, seed.device).expand(seed.shape).unsqueeze(-1)

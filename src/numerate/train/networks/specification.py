@@ -60,7 +60,7 @@ class NetworkTraining:
     model: Factory
     task: BatchTask
     seeds: tuple[int, ...]
-    optimiser: Adam = Adam()
+    optimiser: Adam = Adam()  # noqa: RUF009 (frozen)
     schedule: Callable[[Tensor], Tensor] | None = None
     penalties: tuple[Penalty, ...] = ()
     steps: int = 10_000
@@ -123,3 +123,11 @@ class NetworkTraining:
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The network of one run, its parameters drawn from the stream (seed, init, restarts)."""
         return built(self.model, self.task.inputs, self.task.outputs, seed, restarts)
+
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """A configuration and a seed."""
+
+    training: NetworkTraining
+    seed: int
