@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
+from torch._C._functorch import TransformType, get_interpreter_stack, is_batchedtensor, is_legacy_batchedtensor
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -20,6 +20,7 @@ __all__ = [
     "fused_gru",
     "fused_lstm",
     "is_batch_of_gradients",
+    "is_mapped",
     "make_fx",
     "operation_name",
     "scan",
@@ -27,6 +28,7 @@ __all__ = [
     "tree_map",
     "tree_unflatten",
     "under_transform",
+    "under_vmap",
 ]
 
 
@@ -45,6 +47,11 @@ def is_batch_of_gradients(tensor: Tensor) -> bool:
     return is_batchedtensor(tensor) or is_legacy_batchedtensor(tensor)
 
 
+def is_mapped(tensor: Tensor) -> bool:
+    """Whether the innermost transform is a ``vmap`` that maps over a tensor."""
+    return is_batchedtensor(tensor)
+
+
 def scan() -> Callable[..., Any]:
     """torch's loop over an unknown number of steps, as one operation of an exported program."""
     from torch._higher_order_ops.scan import scan  # here, as it imports the compiler
@@ -57,6 +64,14 @@ def under_transform() -> bool:
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return True
     return torch.autograd.forward_ad._current_level >= 0
+
+
+def under_vmap() -> bool:
+    """Whether one level of ``vmap`` is active and neither another transform nor a dispatch mode."""
+    if torch._C._len_torch_dispatch_stack() or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    stack = get_interpreter_stack() or []
+    return len(stack) == 1 and stack[0].key() == TransformType.Vmap
 
 
 def fused_lstm(x: Tensor, state: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

@@ -69,8 +69,8 @@ class OnHost:
     units: int
     processors = 6
 
-    def plans(self, batch: int) -> list[Any]:
-        return [plan for plan in super().plans(batch) if plan.units == self.units]  # type: ignore[misc]
+    def plans(self, batch: int, models: int = 1) -> list[Any]:
+        return [plan for plan in super().plans(batch, models) if plan.units == self.units]  # type: ignore[misc]
 
 
 class HostTimeLoop(OnHost, CudaTimeLoop):

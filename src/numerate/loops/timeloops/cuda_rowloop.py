@@ -5,6 +5,7 @@ launches a step, so that :mod:`numerate.loops.timeloops.cuda_timeloop` is prefer
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def emit(program: Pointwise, storage: str, direction: str) -> tuple[str, int]:
     sizes = program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "COLUMNS": sizes.columns, "STATES": sizes.states, "SAVED": program.saved,
-        "OWN": program.own, "SCRATCH": row.scratch,
+        "EXTRAS": sizes.extras, "OWN": program.own, "SCRATCH": row.scratch,
     }  # fmt: skip
     lines = [_pointer(array, direction) for array in row.numbered()]
     lines += [line for statement in row.body for line in CudaRowPrinter(sizes.hidden).statement(statement)]
@@ -68,6 +69,8 @@ class CudaRowLoop:
 
     gx, weight and outputs are of ``dtype``; the state is float32. Products are as exact as torch's are set to be.
     """
+
+    takes_models = True
 
     def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> None:
         if dtype not in STORAGE:
@@ -92,51 +95,54 @@ class CudaRowLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
         """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
-        rows, hidden, batch = len(gx), self.sizes.hidden, walk.batch
-        final = torch.stack(tuple(state))
-        recurrent, gh = state[0].to(self.dtype).clone(), gx.new_empty(batch, self.sizes.columns)
-        out = gx.new_empty(rows, hidden)
-        history = final.new_empty(self.sizes.states - 1 if keep else 0, rows, hidden)
-        saved = final.new_empty(rows if keep else batch, max(self.program.saved, 1))
+        (*lead, rows, _), hidden, batch, models = gx.shape, self.sizes.hidden, walk.batch, prod(gx.shape[:-2])
+        final = torch.stack(tuple(state), -3)
+        recurrent, gh = state[0].to(self.dtype).clone(), gx.new_empty(*lead, batch, self.sizes.columns)
+        out = gx.new_empty(*lead, rows, hidden)
+        history = final.new_empty(*lead, self.sizes.states - 1 if keep else 0, rows, hidden)
+        saved = final.new_empty(*lead, rows if keep else batch, max(self.program.saved, 1))
         extra, kernel, right = stacked(extras, final), self.kernel("forward"), weight.mT
         past = history if keep and self.sizes.states > 1 else 0
+        product = torch.bmm if lead else torch.mm
         for t in order(walk):
             alive, start = walk.batch_sizes[t], walk.starts[t]
-            torch.mm(recurrent[:alive], right, out=gh[:alive])
-            kept = start if keep else 0
-            kernel.launch(alive, gx, gh, extra, final, recurrent, out, past, saved, start, kept, rows, batch)
-        return list(final.unbind(0)), [out, history], saved if keep else None
+            product(recurrent.narrow(-2, 0, alive), right, out=gh.narrow(-2, 0, alive))
+            places = start, int(keep), rows, batch, alive
+            kernel.launch(models * alive, gx, gh, extra, final, recurrent, out, past, saved, *places)
+        return list(final.unbind(-3)), [out, history], saved if keep else None
 
     def backward(
         self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
-        (out, rest), hidden, batch = history, self.sizes.hidden, walk.batch
-        initial, dstate = torch.stack(tuple(state)), torch.stack(tuple(dfinal)).float()
-        dgx = weight.new_empty(len(out), self.sizes.columns)
-        dgh = weight.new_empty(len(out), self.program.own)
-        pulled = weight.new_zeros(batch, hidden)
-        dextra = initial.new_zeros(len(extras), batch, hidden)
-        columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
-        parts = list(zip(columns, weight.split([segment.width for segment in self.program.segments])))
+        (out, rest), batch = history, walk.batch
+        (*lead, total, hidden), models = out.shape, prod(out.shape[:-2])
+        initial, dstate = torch.stack(tuple(state), -3), torch.stack(tuple(dfinal), -3).float()
+        dgx = weight.new_empty(*lead, total, self.sizes.columns)
+        dgh = weight.new_empty(*lead, total, self.program.own)
+        pulled = weight.new_zeros(*lead, batch, hidden)
+        dextra = initial.new_zeros(*lead, len(extras), batch, hidden)
+        columns = [(dgx if s.array == "dgx" else dgh).narrow(-1, s.start, s.width) for s in self.program.segments]
+        parts = list(zip(columns, weight.split([segment.width for segment in self.program.segments], -2)))
         extra, kernel, above = stacked(extras, initial), self.kernel("backward"), 0 if dout is None else dout
         steps = order(walk)
         for t, earlier in zip(reversed(steps), [*reversed(steps[:-1]), None]):
             alive, start = walk.batch_sizes[t], walk.starts[t]
             before, known = (0, 0) if earlier is None else (walk.starts[earlier], walk.batch_sizes[earlier])
             kernel.launch(
-                alive, extra, initial, out, rest, saved, above, pulled, dstate, dgx, dgh, dextra,
-                start, before, known, len(out), batch,
+                models * alive, extra, initial, out, rest, saved, above, pulled, dstate, dgx, dgh, dextra,
+                start, before, known, total, batch, alive,
             )  # fmt: skip
+            now = pulled.narrow(-2, 0, alive)
             for k, (part, rows) in enumerate(parts):
-                part = part[start : start + alive]
-                pulled[:alive].addmm_(part, rows, beta=float(k > 0))
-        dstate[0] += pulled
+                add = now.baddbmm_ if lead else now.addmm_
+                add(part.narrow(-2, start, alive), rows, beta=float(k > 0))
+        dstate.select(-3, 0).add_(pulled)
         first = state[0].to(out.dtype)
         with products_as_cudnn():
-            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns])
-        return dgx, dweight, list(dstate.unbind(0)), list(dextra.sum(1).unbind(0))
+            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns], -2)
+        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2))
 
 
 def order(walk: Walk) -> list[int]:

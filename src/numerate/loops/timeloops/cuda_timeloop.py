@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
-from numerate.loops.timeloops.tuning import SUMS, THREADS, WARPS, WEIGHTS
+from numerate.loops.timeloops.tuning import STEP, SUMS, THREADS, WARPS, WEIGHTS
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
 from numerate.torch_internals import cudnn_rnn_precision
@@ -27,22 +27,33 @@ STORAGE = {torch.float32: "float", torch.bfloat16: "BFloat16", torch.float16: "H
 
 
 @dataclass(frozen=True)
-class GridPlan:
-    """How the work is cut: ``parts`` of ``units``, ``groups`` of ``rows_each`` rows in ``passes`` of ``rows``."""
+class Cut:
+    """How the work of one model is cut: ``parts`` of ``units``, ``groups`` of ``rows_each`` rows.
+
+    A kernel is made for ``rows`` at a time; ``together`` models are for one launch.
+    """
 
     units: int
     parts: int
+    together: int
     groups: int
     rows_each: int
     rows: int
+
+    @property
+    def blocks(self) -> int:
+        """Of one model."""
+        return self.groups * self.parts
+
+
+@dataclass(frozen=True)
+class GridPlan(Cut):
+    """A cut, the ``passes`` in which a group takes its rows, and the sizes of the products of a thread."""
+
     passes: int
     forward_depth: int
     backward_depth: int
     columns_each: int
-
-    @property
-    def blocks(self) -> int:
-        return self.groups * self.parts
 
     @property
     def slots(self) -> int:
@@ -101,23 +112,40 @@ def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
     return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
-def plans(sizes: Sizes, batch: int, processors: int, memory: int) -> list[GridPlan]:
+def ways(hidden: int, batch: int, processors: int, models: int) -> list[tuple[int, int, int, int, int]]:
+    """Units of a part, parts, models of a launch, groups and rows of a group: how a :class:`Cut` may begin.
+
+    Blocks that wait for each other all run at once; groups of one block may queue for a processor.
+    """
+    found = []
+    for units, parts in cuts(hidden, processors):
+        alone = parts == 1
+        for together in {1, models} if alone else {ceil(models / launches) for launches in range(1, models + 1)}:
+            if together * parts <= processors or alone:
+                rows_each = ceil(batch / min(batch, max(processors // (together * parts), 1)))
+                found.append((units, parts, models if alone else together, ceil(batch / rows_each), rows_each))
+    return sorted(set(found))
+
+
+def rounds(cut: Cut, models: int, processors: int) -> int:
+    """How often the device is filled with blocks before so many models are done."""
+    return ceil(models / cut.together) * ceil(cut.together * cut.blocks / processors)
+
+
+def plans(sizes: Sizes, batch: int, processors: int, memory: int, models: int = 1) -> list[GridPlan]:
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
     found: list[GridPlan] = []
-    for units, parts in cuts(hidden, processors):
-        groups = min(batch, processors // parts)
-        rows_each = ceil(batch / groups)
-        groups = ceil(batch / rows_each)
+    for units, parts, together, groups, rows_each in ways(hidden, batch, processors, models):
         columns_each = ceil(blocks * units / 32)
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
         rows = rows_of_pass(ceil(rows_each / passes), parts)
         depths = ceil(hidden / WARPS), ceil(parts * blocks * units / (WARPS * slices(units)))
-        plan = GridPlan(units, parts, groups, rows_each, rows, passes, *depths, columns_each)
+        plan = GridPlan(units, parts, together, groups, rows_each, rows, passes, *depths, columns_each)
         fits = plan.weights <= WEIGHTS and passes * ceil(rows / plan.slots) <= 4
         if fits and max(plan.shared(False), plan.shared(True)) <= memory:
             found.append(plan)
-    return sorted(found, key=lambda plan: plan.cost)
+    return sorted(found, key=lambda plan: rounds(plan, models, processors) * (plan.cost + STEP))
 
 
 def kernel_source(storage: str, direction: str, constants: Mapping[str, float], *parts: str) -> str:
@@ -150,6 +178,7 @@ def emit(program: Pointwise, plan: GridPlan, storage: str, direction: str, packe
         "HIDDEN": sizes.hidden, "BLOCKS": sizes.columns // sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts,
         "ROWS": plan.rows, "PASSES": plan.passes, "STATES": sizes.states, "EXTRAS": sizes.extras,
         "SAVED": program.saved // sizes.hidden, "OWN": program.own // sizes.hidden, "PACKED": int(packed),
+        "MODELS": int(plan.together > 1),
     }  # fmt: skip
     row = schedule_row(program, program.forward if direction == "forward" else program.backward)
     lines = CudaUnitPrinter(sizes.hidden).indented(row.body)
@@ -182,6 +211,8 @@ class CudaTimeLoop:
     setting of cuDNN.
     """
 
+    takes_models = True
+
     def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> None:
         if dtype not in STORAGE:
             raise NotLowered(f"{dtype} on a GPU")
@@ -190,7 +221,7 @@ class CudaTimeLoop:
         self.program = pointwise(activate, sizes)
         if not self.program.elementwise:
             raise NotLowered("a step that looks along the units")
-        self._plans: dict[int, list[GridPlan]] = {}
+        self._plans: dict[tuple[int, int], list[GridPlan]] = {}
         self._kernels: dict[tuple[GridPlan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
@@ -201,11 +232,11 @@ class CudaTimeLoop:
         """Whether the weight fits into the registers of the device."""
         return bool(self.plans(walk.batch))
 
-    def plans(self, batch: int) -> list[GridPlan]:
+    def plans(self, batch: int, models: int = 1) -> list[GridPlan]:
         """All plans that fit, the best one first."""
-        if batch not in self._plans:
-            self._plans[batch] = plans(self.sizes, batch, self.processors, self.memory)
-        return self._plans[batch]
+        if (batch, models) not in self._plans:
+            self._plans[batch, models] = plans(self.sizes, batch, self.processors, self.memory, models)
+        return self._plans[batch, models]
 
     def kernel(self, plan: GridPlan, direction: str, packed: bool) -> nvrtc.Kernel:
         if (plan, direction, packed) not in self._kernels:
@@ -218,54 +249,78 @@ class CudaTimeLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
         """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
-        plan, rows, hidden = self.plans(walk.batch)[0], len(gx), self.sizes.hidden
-        final = torch.stack(tuple(state))
-        out = gx.new_empty(rows, hidden)
-        history = [gx.new_empty(0)] if not keep else [final.new_empty(self.sizes.states - 1, rows, hidden)]
-        saved = final.new_empty(rows, self.program.saved) if keep else None
-        if saved is not None and not saved.numel():
-            saved = final.new_empty(1)
-        self.kernel(plan, "forward", walk.packed).launch(
-            plan.blocks, gx, weight, stacked(extras, final), final, out, history[0],
-            0 if saved is None else saved, *self._exchange_buffers(plan, WARPS * plan.forward_depth),
-            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
-        )  # fmt: skip
-        return list(final.unbind(0)), [out, *history], saved
+        (*lead, rows, _), hidden, models = gx.shape, self.sizes.hidden, prod(gx.shape[:-2])
+        plan = self.plans(walk.batch, models)[0]
+        final = torch.stack(tuple(state), -3)
+        out = gx.new_empty(*lead, rows, hidden)
+        history = final.new_empty(*lead, rows if keep else 0, self.sizes.states - 1, hidden)
+        saved = final.new_empty(*lead, rows, max(self.program.saved, 1)) if keep else None
+        arrays = gx, weight, stacked(extras, final), final, out, history, saved
+        self._launch("forward", walk, plan, WARPS * plan.forward_depth, models, *arrays)
+        return list(final.unbind(-3)), [out, history], saved
 
     def backward(
         self, walk: Walk, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], history: Sequence[Tensor],
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
-        plan, (out, rest), hidden = self.plans(walk.batch)[0], history, self.sizes.hidden
-        initial, dstate = torch.stack(tuple(state)), torch.stack(tuple(dfinal)).float()
-        dgx = weight.new_empty(len(out), self.sizes.columns)
-        dgh = weight.new_empty(len(out), self.program.own)
-        dextra = initial.new_zeros(len(extras), plan.groups * plan.slots, hidden)
-        self.kernel(plan, "backward", walk.packed).launch(
-            plan.blocks, weight, stacked(extras, initial), initial, out, rest, saved, 0 if dout is None else dout,
-            dstate, dgx, dgh, dextra, *self._exchange_buffers(plan, WARPS * slices(plan.units) * plan.backward_depth),
-            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
-        )  # fmt: skip
-        columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
+        out, rest = history
+        (*lead, rows, hidden), models = out.shape, prod(out.shape[:-2])
+        plan = self.plans(walk.batch, models)[0]
+        initial, dstate = torch.stack(tuple(state), -3), torch.stack(tuple(dfinal), -3).float()
+        dgx = weight.new_empty(*lead, rows, self.sizes.columns)
+        dgh = weight.new_empty(*lead, rows, self.program.own)
+        dextra = initial.new_empty(*lead, len(extras), plan.groups * plan.slots, hidden)
+        inner = weight, stacked(extras, initial), initial, out, rest, saved, dout
+        depth = WARPS * slices(plan.units) * plan.backward_depth
+        self._launch("backward", walk, plan, depth, models, *inner, dstate, dgx, dgh, dextra)
+        columns = [(dgx if s.array == "dgx" else dgh).narrow(-1, s.start, s.width) for s in self.program.segments]
         first = state[0].to(out.dtype)
         with products_as_cudnn():
-            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns])
-        return dgx, dweight, list(dstate.unbind(0)), list(dextra.sum(1).unbind(0))
+            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns], -2)
+        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2))
 
-    def _exchange_buffers(self, plan: GridPlan, depth: int) -> tuple[Tensor | int, Tensor | int]:
-        return exchange_buffers(plan.parts, 2 * plan.groups * plan.passes * depth * plan.rows, plan.groups, self.device)
+    def _launch(
+        self, direction: str, walk: Walk, plan: GridPlan, depth: int, models: int, *arrays: Tensor | None
+    ) -> None:
+        kernel, exchanged = self.kernel(plan, direction, walk.packed), 2 * plan.passes * depth * plan.rows
+        launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
 
 
-def stacked(extras: Sequence[Tensor], like: Tensor) -> Tensor:
-    return torch.stack(tuple(extras)) if extras else like.new_empty(1)
+def launch_models(
+    kernel: nvrtc.Kernel,
+    walk: Walk,
+    cut: Cut,
+    exchanged: int,
+    models: int,
+    device: torch.device,
+    *arrays: Tensor | None,
+) -> None:
+    """Launch a persistent kernel for as many models at a time as the plan says.
+
+    Args:
+        kernel, walk, cut, models, device: What runs, over which steps, how cut, for how many models, and where.
+        exchanged: Numbers that the blocks of one group exchange.
+        arrays: The kernel's arguments before the exchange; those of several models have a dimension of models in front.
+    """
+    tail = steps_and_rows(walk, cut.rows_each, device)
+    for start in range(0, models, cut.together):
+        count = min(cut.together, models - start)
+        given = [0 if a is None else a if count == models else a[start : start + count] for a in arrays]
+        exchange = exchange_buffers(cut.parts, exchanged, count * cut.groups, device)
+        kernel.launch(count * cut.blocks, *given, *exchange, *tail, cooperative=cut.parts > 1)
+
+
+def stacked(extras: Sequence[Tensor], state: Tensor) -> Tensor:
+    """The extra vectors of each model side by side; ``state`` has the same models."""
+    return torch.stack(tuple(extras), -2) if extras else state.new_empty(*state.shape[:-3], 0)
 
 
 def exchange_buffers(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
-    """Where blocks of a group exchange numbers, and what they count with, all 0; nothing if each group is one block."""
+    """Where blocks of each group exchange numbers, and what they count with, all 0; nothing if a group is one block."""
     if parts == 1:
         return 0, 0
-    exchange, counters = torch.zeros(numbers + groups, device=device).split((numbers, groups))
+    exchange, counters = torch.zeros(groups * (numbers + 1), device=device).split((groups * numbers, groups))
     return exchange, counters
 
 

@@ -1,11 +1,12 @@
 // What the persistent kernels that walk along time share: groups of blocks, and products whose weight stays in registers.
 //
-// The batch is cut into groups of rows, the units of the hidden state into parts; block (group, part) computes the units
-// of its part for the rows of its group. Blocks of a group exchange what they computed through memory and wait for each
+// The batch of each model is cut into groups of rows, the units of the hidden state into parts; block (model, group, part)
+// computes the units of its part for the rows of its group. All arrays have the models one after the other. Blocks of a group exchange what they computed through memory and wait for each
 // other; groups never meet. A group of one block keeps all in its shared memory and never waits. Products are in single
 // precision whatever the type S of the stored numbers.
 //
-// Defined before: S, and the sizes HIDDEN, UNITS (of a part), PARTS, ROWS (of a pass), and whether sequences are PACKED.
+// Defined before: S, and the sizes HIDDEN, UNITS (of a part), PARTS, ROWS (of a pass), STATES; whether sequences are PACKED,
+// and whether there are several MODELS.
 // With more than one part UNITS divides 32 and ROWS is a multiple of 4. Includes nothing, since the compiler at run time
 // brings no headers.
 
@@ -160,13 +161,19 @@ struct Product {
 // Where block, row and unit of this thread's pair lie.
 struct Place {
   int unit, rows, first;  // unit of the whole; rows of this group and the first of them
-  int group, part, u;
+  int group, part, u;     // group among those of all models
+  int model, groups, own;  // groups of a model, and which of them this one is
 
   INLINE Place(int batch, int rows_each) {
     group = blockIdx.x / PARTS, part = blockIdx.x % PARTS;
     u = Pairs<UNITS>::column(), unit = part * UNITS + u;
-    first = group * rows_each;
+    groups = (batch + rows_each - 1) / rows_each;
+    model = MODELS ? group / groups : 0, own = MODELS ? group % groups : group;
+    first = own * rows_each;
     rows = batch - first < rows_each ? batch - first : rows_each;
+  }
+  INLINE int64 state(int k, int64 batch, int64 row) const {  // place of a number of the state, of all models
+    return ((int64(model) * STATES + k) * batch + row) * HIDDEN + unit;
   }
   INLINE int row(int pass, int pair) const { return pass * ROWS + row_of_pass(pair); }
   INLINE int row_of_pass(int pair) const { return Pairs<UNITS>::row(pair); }

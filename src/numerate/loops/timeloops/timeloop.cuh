@@ -55,14 +55,16 @@ struct Meeting {
 };
 
 #ifdef FORWARD
-// x: (2, groups, PASSES, depth, ROWS), the exchange, zeros; counters: one per group, 0; both not used with one part;
-// starts: see Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (STATES - 1, all rows, HIDDEN), of all entries
+// Shapes are those of one model, but of x: (2, groups of all models, PASSES, depth, ROWS), the exchange, zeros, and of
+// counters: one per group of all models, 0; both not used with one part; starts: see Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (all rows, STATES - 1, HIDDEN), of all entries
 // but the first, which is `out`; it and saved may be null.
 KERNEL void forward(const S *gx, const S *weight, const float *extra, float *state, S *out, float *history, float *saved,
                     float *x, unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each,
                     int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
+  const int64 first = at.model * walk.start(steps) + at.first;  // row among those of all models, before the first step
+  weight += int64(at.model) * COLUMNS * HIDDEN, extra += at.model * EXTRAS * HIDDEN;
   typedef Product<(HIDDEN + WARPS - 1) / WARPS, (BLOCKS * UNITS + 31) / 32, 1> Recurrent;
   Recurrent product;
   UNROLL for (int i = 0; i < (BLOCKS * UNITS + 31) / 32; i++) {
@@ -77,13 +79,13 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
   UNROLL for (int e = 0; e < EXTRAS; e++) own[e] = at.unit < HIDDEN ? extra[e * HIDDEN + at.unit] : 0.0f;
   EVERY_PAIR UNROLL for (int k = 0; k < STATES; k++) {
     const int64 row = at.first + at.row(pass, pair);
-    now[pass][pair][k] = at.inside(pass, pair) ? state[(k * batch + row) * HIDDEN + at.unit] : 0.0f;
+    now[pass][pair][k] = at.inside(pass, pair) ? state[at.state(k, batch, row)] : 0.0f;
   }
   const Meeting<Recurrent> meeting(x, counters, at.group);
   EVERY_PAIR if (at.inside(pass, pair)) *meeting.place(0, pass, at.unit, at.row_of_pass(pair)) = now[pass][pair][0];
   meeting.done();
   for (int64 step = 0; step < steps; step++) {
-    const int64 t = reverse ? steps - 1 - step : step, start = walk.start(t) + at.first;
+    const int64 t = reverse ? steps - 1 - step : step, start = walk.start(t) + first;
     const int alive = walk.rows(t) - at.first;
     EVERY_PAIR UNROLL for (int b = 0; b < BLOCKS; b++) {  // does not depend on the other blocks: before the wait
       const int r = at.row(pass, pair);
@@ -116,26 +118,28 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
       UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = fresh[pass][pair][k];
       if (saved) {
         UNROLL for (int k = 1; k < STATES; k++)
-          history[((k - 1) * walk.start(steps) + row) * HIDDEN + at.unit] = fresh[pass][pair][k];
+          history[(row * (STATES - 1) + k - 1) * HIDDEN + at.unit] = fresh[pass][pair][k];
         UNROLL for (int k = 0; k < SAVED; k++) saved[(row * SAVED + k) * HIDDEN + at.unit] = kept[pass][pair][k];
       }
     }
   }
   EVERY_PAIR UNROLL for (int k = 0; k < STATES; k++) {
     const int64 row = at.first + at.row(pass, pair);
-    if (at.inside(pass, pair)) state[(k * batch + row) * HIDDEN + at.unit] = now[pass][pair][k];
+    if (at.inside(pass, pair)) state[at.state(k, batch, row)] = now[pass][pair][k];
   }
 }
 #endif
 
 #ifdef BACKWARD
 // grad: (STATES, batch, HIDDEN), gradients of the final state, then of the initial one; x: as above, all zeros; dout may
-// be null; dextra: (EXTRAS, groups * STEP, HIDDEN) with the STEP of the pairs.
+// be null; dextra: (EXTRAS, groups * STEP, HIDDEN) with the STEP of the pairs; shapes as above.
 KERNEL void backward(const S *weight, const float *extra, const float *initial, const S *out, const float *history,
                      const float *saved, const S *dout, float *grad, S *dgx, S *dgh, float *dextra, float *x,
                      unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
+  const int64 first = at.model * walk.start(steps) + at.first;
+  weight += int64(at.model) * COLUMNS * HIDDEN, extra += at.model * EXTRAS * HIDDEN;
   const int SUB = SUB_OF(UNITS), COLS = COLS_OF(UNITS);
   const int ALL = PARTS * BLOCKS * UNITS, DEPTH = (ALL + WARPS * SUB - 1) / (WARPS * SUB);
   typedef Product<DEPTH, COLS, SUB> Recurrent;
@@ -155,13 +159,13 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
   }
   EVERY_PAIR UNROLL for (int k = 0; k < STATES; k++) {
     const int64 row = at.first + at.row(pass, pair);
-    now[pass][pair][k] = at.inside(pass, pair) ? grad[(k * batch + row) * HIDDEN + at.unit] : 0.0f;
+    now[pass][pair][k] = at.inside(pass, pair) ? grad[at.state(k, batch, row)] : 0.0f;
   }
   const Meeting<Recurrent> meeting(x, counters, at.group);
   for (int64 step = 0; step <= steps; step++) {  // the last one only adds what flows into the initial state
     const int64 t = reverse ? step : steps - 1 - step, before = reverse ? t + 1 : t - 1;
     const int alive = walk.rows(t) - at.first, known = walk.rows(before) - at.first;
-    const int64 start = alive > 0 ? walk.start(t) + at.first : 0, earlier = known > 0 ? walk.start(before) + at.first : 0;
+    const int64 start = alive > 0 ? walk.start(t) + first : 0, earlier = known > 0 ? walk.start(before) + first : 0;
     float old[PASSES][PAIRS][STATES], fresh[PASSES][PAIRS][STATES], kept[PASSES][PAIRS][SAVED + 1];
     EVERY_PAIR {
       const int r = at.row(pass, pair);
@@ -170,12 +174,11 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
       if (dout) now[pass][pair][0] += number(dout[place]);
       UNROLL for (int k = 0; k < SAVED; k++) kept[pass][pair][k] = saved[(row * SAVED + k) * HIDDEN + at.unit];
       UNROLL for (int k = 0; k < STATES; k++) {
-        const float *const past = history + ((k - 1) * walk.start(steps)) * HIDDEN;
-        const int64 last = (earlier + r) * HIDDEN + at.unit;
-        fresh[pass][pair][k] = k ? past[place] : number(out[place]);
-        old[pass][pair][k] = !among(r, known) ? initial[(k * batch + at.first + r) * HIDDEN + at.unit]
-                             : k                ? past[last]
-                                                : number(out[last]);
+        const int64 last = earlier + r;
+        fresh[pass][pair][k] = k ? history[(row * (STATES - 1) + k - 1) * HIDDEN + at.unit] : number(out[place]);
+        old[pass][pair][k] = !among(r, known) ? initial[at.state(k, batch, at.first + r)]
+                             : k              ? history[(last * (STATES - 1) + k - 1) * HIDDEN + at.unit]
+                                              : number(out[last * HIDDEN + at.unit]);
       }
     }
     meeting.others(step);
@@ -186,18 +189,18 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
         if (!at.inside(pass, pair)) continue;
         now[pass][pair][0] += meeting.sum(at.u, at.row_of_pass(pair));
         if (step == steps) continue;
-        float next[STATES], all[BLOCKS];
+        float next[STATES], gathered[BLOCKS];
         if (among(at.row(pass, pair), alive)) {
           backward_unit(kept[pass][pair], old[pass][pair], fresh[pass][pair], own, now[pass][pair],
                         columns[pass][pair], others[pass][pair], next, sums);
-          gather_columns(columns[pass][pair], others[pass][pair], all);
+          gather_columns(columns[pass][pair], others[pass][pair], gathered);
           UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = next[k];
         } else {
-          UNROLL for (int b = 0; b < BLOCKS; b++) all[b] = 0;
+          UNROLL for (int b = 0; b < BLOCKS; b++) gathered[b] = 0;
         }
         UNROLL for (int b = 0; b < BLOCKS; b++)
           *meeting.place(step + 1, pass, (at.part * BLOCKS + b) * UNITS + at.u, at.row_of_pass(pair)) =
-              number(stored<S>(all[b]));
+              number(stored<S>(gathered[b]));
       }
       if (PASSES > 1) __syncthreads();
     }
@@ -213,11 +216,11 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
   }
   EVERY_PAIR UNROLL for (int k = 0; k < STATES; k++) {
     const int64 row = at.first + at.row(pass, pair);
-    if (at.inside(pass, pair)) grad[(k * batch + row) * HIDDEN + at.unit] = now[pass][pair][k];
+    if (at.inside(pass, pair)) grad[at.state(k, batch, row)] = now[pass][pair][k];
   }
-  const int STEP = Pairs<UNITS>::STEP, groups = gridDim.x / PARTS, slot = threadIdx.x / UNITS;
+  const int STEP = Pairs<UNITS>::STEP, slot = threadIdx.x / UNITS;
   UNROLL for (int e = 0; e < EXTRAS; e++)
     if (at.unit < HIDDEN && slot < STEP)
-      dextra[int64((e * groups + at.group) * STEP + slot) * HIDDEN + at.unit] = sums[e];
+      dextra[((int64(at.model * EXTRAS + e) * at.groups + at.own) * STEP + slot) * HIDDEN + at.unit] = sums[e];
 }
 #endif

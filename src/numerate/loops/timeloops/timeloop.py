@@ -4,6 +4,9 @@ A step is one matrix product with the hidden state and the function ``activate``
 :mod:`numerate.loops.timeloops.pointwise`). The forward call saves what the backward call needs; the gradient of the
 weight is one large product at the end. Rows of the batch are independent, so threads share the batch and never wait
 for each other.
+
+Several models of one step walk together: every tensor then has a dimension of models in front, and each model its own
+weight and rows. Under ``torch.func.vmap`` that is the mapped dimension, see :func:`run`.
 """
 
 import ctypes
@@ -11,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +27,7 @@ from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, point
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native
-from numerate.torch_internals import is_batch_of_gradients
+from numerate.torch_internals import is_batch_of_gradients, is_mapped
 
 _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
@@ -60,13 +64,18 @@ class Walk:
         return min(self.batch_sizes) < self.batch
 
     def weight_gradient(self, dgh: Tensor, initial: Tensor, history: Tensor) -> Tensor:
-        """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H)."""
-        batch = self.batch
+        """Gradients of the columns times the hidden state one step before; (rows, C), (B, H), (rows, H) -> (C, H).
+
+        Of several models: (M, rows, C), (M, B, H), (M, rows, H) -> (M, C, H).
+        """
+        batch, later = self.batch, history.shape[-2] - self.batch
         if self.packed:
-            return dgh.mT @ torch.cat((initial, history))[self.previous(history.device)]
-        if self.reverse:
-            return torch.addmm(dgh[-batch:].mT @ initial, dgh[:-batch].mT, history[batch:])
-        return torch.addmm(dgh[:batch].mT @ initial, dgh[batch:].mT, history[:-batch])
+            known = torch.cat((initial, history), -2).index_select(-2, self.previous(history.device))
+            return dgh.mT @ known
+        first, rest = (later, 0) if self.reverse else (0, batch)  # where rows with and without a step before them begin
+        added = torch.baddbmm if dgh.dim() == 3 else torch.addmm
+        before = history.narrow(-2, batch - rest, later)
+        return added(dgh.narrow(-2, first, batch).mT @ initial, dgh.narrow(-2, rest, later).mT, before)
 
     def previous(self, device: torch.device) -> Tensor:
         """For each row, where the same sequence was one step before in (initial state, history)."""
@@ -111,9 +120,30 @@ def address(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
 
 
-def threads(walk: Walk) -> int:
-    """How many calls may share the rows of the batch."""
-    return max(1, min(torch.get_num_threads(), walk.batch // ROWS_EACH))
+def threads(walk: Walk, models: int = 1) -> int:
+    """How many calls may share the rows of the batch of each of so many models: threads share models, then rows."""
+    return max(1, min(ceil(torch.get_num_threads() / models), walk.batch // ROWS_EACH))
+
+
+Group = Sequence[Tensor | None]
+
+
+def each_model(lead: Sequence[int], *groups: Group) -> list[tuple[Group, ...]]:
+    """The same groups of tensors for each model; ``lead``: what shapes begin with, (models,) or nothing for one."""
+    if not lead:
+        return [groups]
+    return [tuple([None if t is None else t[k] for t in group] for group in groups) for k in range(lead[0])]
+
+
+def walk_together(work: Callable[[int, int, int, int], object], walk: Walk, models: int, parts: int) -> None:
+    """Call ``work(model, part, first, last)`` for the parts of each model's rows, in parallel."""
+
+    def run(start: int, end: int) -> None:
+        for k in range(start, end):
+            model, part = divmod(k, parts)
+            work(model, part, walk.batch * part // parts, walk.batch * (part + 1) // parts)
+
+    native.over_parts(run, models * parts, min(torch.get_num_threads(), models * parts))
 
 
 # ---------------------------------------------------------------- matrix products
@@ -174,7 +204,11 @@ def _pointer(array: RowArray, direction: str) -> str:
 
 
 class SequenceLoop(Protocol):
-    """A compiled step with its loop over time, forward and backward."""
+    """A compiled step with its loop over time, forward and backward.
+
+    A loop with a true attribute ``takes_models`` also takes tensors with a dimension of models in front, all of them
+    or none, and gives such results.
+    """
 
     sizes: Sizes
     dtype: torch.dtype
@@ -201,6 +235,8 @@ class SequenceLoop(Protocol):
 class TimeLoop:
     """The loop of one step function on the CPU, for numbers of one type; raises ``NotLowered`` or ``NoCompiler``."""
 
+    takes_models = True
+
     def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype) -> None:
         self.sizes, self.dtype, self.program = sizes, dtype, pointwise(activate, sizes)
         self.source = emit(self.program, dtype)
@@ -214,20 +250,19 @@ class TimeLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
         """Final state, history of each entry of the state, what is saved; the last two in full if ``keep``."""
-        rows, hidden = sum(walk.batch_sizes), self.sizes.hidden
+        (*lead, rows, _), states = gx.shape, len(state)
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
-        history = [gx.new_empty(rows, hidden) if keep or k == 0 else None for k in range(len(final))]
-        saved = gx.new_empty(rows, self.program.saved) if keep else None
-        right, arrays = packed(weight.mT), (addresses(final), addresses(extras), addresses(history))
-        frame = self._frame(walk)
+        history = [gx.new_empty(*lead, rows, self.sizes.hidden) if keep or k == 0 else None for k in range(states)]
+        saved = gx.new_empty(*lead, rows, self.program.saved) if keep else None
+        rights = [packed(w.mT) for w in (weight if lead else (weight,))]
+        frame, calls = self._frame(walk), []
+        for right, (one, *arrays) in zip(rights, each_model(lead, (gx, saved), final, extras, history)):
+            calls.append((address(one[0]), native.pointer(right), *map(addresses, arrays), address(one[1])))
 
-        def run(first: int, last: int) -> None:
-            self.library.forward(
-                frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last),
-                native.pointer(gx), native.pointer(right), *arrays, address(saved),
-            )  # fmt: skip
+        def run(model: int, part: int, first: int, last: int) -> None:
+            self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        native.over_parts(run, walk.batch, threads(walk))
+        walk_together(run, walk, len(calls), threads(walk, len(calls)))
         return final, history, saved
 
     def backward(
@@ -235,27 +270,27 @@ class TimeLoop:
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of the weight, of the initial state and of the extra vectors."""
-        rows, hidden = sum(walk.batch_sizes), self.sizes.hidden
+        *lead, rows, hidden = history[0].shape
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
-        dgx = weight.new_empty(rows, self.sizes.columns)
-        dgh = weight.new_empty(rows, self.program.own)
-        parts = threads(walk)
-        dextra = weight.new_zeros(parts, len(extras), hidden)
-        right, frame = torch.cat([packed(rows) for rows in weight.split(self.widths)]), self._frame(walk)
-        arrays = [addresses(group) for group in (state, extras, history)]
+        dgx = weight.new_empty(*lead, rows, self.sizes.columns)
+        dgh = weight.new_empty(*lead, rows, self.program.own)
+        parts = threads(walk, prod(lead))
+        dextra = weight.new_zeros(*lead, parts, len(extras), hidden)
+        rights = [torch.cat([packed(p) for p in w.split(self.widths)]) for w in (weight if lead else (weight,))]
+        sums = [[addresses(part.unbind(0)) for part in own] for own in (dextra if lead else (dextra,))]
+        groups, frame, calls = (state, extras, history, (saved, dout), dstate, (dgx, dgh)), self._frame(walk), []
+        for right, (*before, inner, above, outer) in zip(rights, each_model(lead, *groups)):
+            arrays = *map(addresses, before), *map(address, inner), addresses(above), *map(address, outer)
+            calls.append((native.pointer(right), *arrays))
 
-        def run(first: int, last: int) -> None:
-            for part in range(first, last):
-                edges = (ctypes.c_int64(walk.batch * edge // parts) for edge in (part, part + 1))
-                self.library.backward(
-                    frame.pointer, *edges, native.pointer(right), *arrays, native.pointer(saved), address(dout),
-                    addresses(dstate), native.pointer(dgx), native.pointer(dgh), addresses(dextra[part].unbind(0)),
-                )  # fmt: skip
+        def run(model: int, part: int, first: int, last: int) -> None:
+            edges = ctypes.c_int64(first), ctypes.c_int64(last)
+            self.library.backward(frame.pointer, *edges, *calls[model], sums[model][part])
 
-        native.over_parts(run, parts, parts)
-        columns = [(dgx if s.array == "dgx" else dgh).narrow(1, s.start, s.width) for s in self.program.segments]
-        dweight = torch.cat([walk.weight_gradient(part, state[0], history[0]) for part in columns])
-        return dgx, dweight, dstate, list(dextra.sum(0).unbind(0))
+        walk_together(run, walk, len(calls), parts)
+        columns = [(dgx if s.array == "dgx" else dgh).narrow(-1, s.start, s.width) for s in self.program.segments]
+        dweight = torch.cat([walk.weight_gradient(part, state[0], history[0]) for part in columns], -2)
+        return dgx, dweight, dstate, list(dextra.sum(-3).unbind(-2))
 
     @cached_property
     def widths(self) -> list[int]:
@@ -288,9 +323,14 @@ def run(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Walk along time; gx: (rows, columns) -> outputs (rows, H), final state.
 
-    ``plain`` serves second derivatives and batches of gradients.
+    ``plain`` serves second derivatives and batches of gradients. What one level of ``vmap`` maps over is a dimension of
+    models, for a loop that takes one; ordinary autograd, outside of ``vmap``, then differentiates the loop.
     """
-    tensors = tuple(tensor.contiguous() for tensor in (gx, weight, *state, *extras))
+    tensors = (gx, weight, *state, *extras)
+    if any(map(is_mapped, tensors)):
+        outputs, *final = _OverModels.apply(loop, walk, plain, *tensors)
+        return outputs, tuple(final)
+    tensors = tuple(tensor.contiguous() for tensor in tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         outputs, *final = _Differentiable.apply(loop, walk, plain, *tensors)
         return outputs, tuple(final)
@@ -331,6 +371,29 @@ class _Differentiable(torch.autograd.Function):
             dfinal = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
             dgx, dweight, dstate, dextra = loop.backward(walk, weight, state, extras, history, saved, dout, dfinal)
         return None, None, None, dgx, dweight, *dstate, *dextra
+
+
+class _OverModels(torch.autograd.Function):
+    """The loop under ``vmap``: hands what it maps over to :func:`run` as a dimension of models."""
+
+    @staticmethod
+    def forward(loop: SequenceLoop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
+        raise NotImplementedError("only called with tensors that vmap maps over")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        raise NotImplementedError("only called with tensors that vmap maps over")
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: Sequence[int | None], loop: SequenceLoop, walk: Walk, plain: Plain, *tensors: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        stacked = [
+            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip(tensors, in_dims[3:])
+        ]
+        outputs, final = run(loop, walk, *_apart(loop, stacked), torch.func.vmap(plain))
+        return (outputs, *final), (0,) * (1 + len(final))
 
 
 def by_plain_steps(above: Sequence[Tensor | None]) -> bool:

@@ -8,3 +8,5 @@ WEIGHTS = 144
 """GPU: numbers of the weight that a thread can keep in registers."""
 SUMS = 64
 """GPU: running sums that it can keep beside them."""
+STEP = 1500
+"""GPU: cycles of a step beside its products: activations, sums, waiting for memory."""

@@ -1,9 +1,10 @@
 """Which loop walks along time: :func:`choose`, the only place that decides.
 
 A cell's compiled loop is taken where it exists and pays. On a GPU, where a size or type of number is not for it,
-torch's fused operation (cuDNN) is taken if it computes the same, else a compiled kernel for each step. Function
-transforms, tracing, zoneout and inspection get plain steps, as do second derivatives, forward-mode derivatives and
-batches of gradients. All give equal results.
+torch's fused operation (cuDNN) is taken if it computes the same, else a compiled kernel for each step. Under one level
+of ``vmap``, with gradients taken outside of it, a compiled loop runs all models together. Other function transforms,
+tracing, zoneout and inspection get plain steps, as do second derivatives, forward-mode derivatives and batches of
+gradients. All give equal results.
 """
 
 import logging
@@ -20,7 +21,7 @@ from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled
 from numerate.recurrent.dispatch.mode import SHORTEST, chosen_mode
-from numerate.torch_internals import under_transform
+from numerate.torch_internals import is_mapped, under_transform, under_vmap
 
 _told: set[str] = set()
 _building = ForkSafeLock()
@@ -60,16 +61,20 @@ def choose(
         return Choice("plain", f"no native loop runs on {device.type}")
     if steps < (1 if mode == "native" else SHORTEST) or x.numel() == 0:
         return Choice("plain", "the sequence is short")
-    if not ordinary((x, *state, *p.values())):
+    tensors = (x, *state, *p.values())
+    mapped = mapped_over(tensors)
+    if not mapped and not ordinary(tensors):
         return Choice("plain", "tensors are traced or transformed")
     dtype = loop_dtype(x, (*state, *p.values()))
     if dtype is None:
         return Choice("plain", "types of number differ")
     walk = Walk(tuple(batch_sizes) if batch_sizes is not None else (x.shape[1],) * steps, reverse)
     loop = compiled_loop(for_any_input(cell), device, dtype)
+    if mapped and not getattr(loop, "takes_models", loop is None):
+        return Choice("plain", "the cell's native loop takes one model at a time")
     if loop is not None and loop.accepts(walk):
         return Choice("native", loop=loop, dtype=dtype)
-    if device.type == "cuda" and batch_sizes is None and cell.has_fused:
+    if device.type == "cuda" and batch_sizes is None and cell.has_fused and not mapped:
         return Choice("fused", dtype=dtype)
     if loop is not None:
         loop = compiled_loop(for_any_input(cell), device, dtype, stepping=True)
@@ -78,9 +83,16 @@ def choose(
 
 def ordinary(tensors: Sequence[Any]) -> bool:
     """Whether these are tensors with numbers in them, and neither traced nor part of a function transform."""
-    if torch.jit.is_tracing() or under_transform():
-        return False
-    return all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+    return not under_transform() and _are_tensors(tensors)
+
+
+def mapped_over(tensors: Sequence[Any]) -> bool:
+    """Whether one level of ``vmap``, and no other transform, maps over some of these tensors."""
+    return under_vmap() and _are_tensors(tensors) and any(map(is_mapped, tensors))
+
+
+def _are_tensors(values: Sequence[Any]) -> bool:
+    return not torch.jit.is_tracing() and all(type(value) in (Tensor, torch.nn.Parameter) for value in values)
 
 
 def loop_dtype(x: Tensor, others: Sequence[Tensor]) -> torch.dtype | None:

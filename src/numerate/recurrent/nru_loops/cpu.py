@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 
 from numerate.loops.timeloops.pointwise import Sizes
-from numerate.loops.timeloops.timeloop import Frame, Walk, address, addresses, packed, preamble, products, threads
+from numerate.loops.timeloops.timeloop import (
+    Frame,
+    Walk,
+    address,
+    addresses,
+    each_model,
+    packed,
+    preamble,
+    products,
+    threads,
+    walk_together,
+)
 from numerate.loops.toolchain import native
 
 
@@ -19,6 +30,8 @@ class NRULoop:
     bias_heads as the extra tensors. gx has ``columns``: H, or H and one for each of the heads' numbers. The heads'
     sum is multiplied with ``scale``.
     """
+
+    takes_models = True
 
     def __init__(self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype) -> None:
         self.sizes, self.dtype = Sizes(hidden, columns, 2, 2), dtype
@@ -34,18 +47,22 @@ class NRULoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor | None], Tensor | None]:
         """Final state, history of h and m, the heads' numbers; all but the history of h only if ``keep``."""
-        rows, (head_weight, bias) = sum(walk.batch_sizes), extras
+        (*lead, rows, _), (head_weight, bias) = gx.shape, extras
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
-        history = [gx.new_empty(rows, self.sizes.hidden), gx.new_empty(rows, self.memory) if keep else None]
-        heads = gx.new_empty(rows, len(bias)) if keep else None
-        left, right, frame = packed(weight.mT), packed(head_weight.mT), self._frame(walk)
-        arrays = [native.pointer(tensor) for tensor in (gx, left, right, bias)]
+        history = [
+            gx.new_empty(*lead, rows, self.sizes.hidden), gx.new_empty(*lead, rows, self.memory) if keep else None
+        ]  # fmt: skip
+        heads = gx.new_empty(*lead, rows, bias.shape[-1]) if keep else None
+        rights = [[packed(w.mT) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
+        frame, calls = self._frame(walk), []
+        groups = each_model(lead, (gx,), (bias,), final, history, (heads,))
+        for right, (one, other, *arrays, last) in zip(rights, groups):
+            calls.append([*map(address, (*one, *right, *other)), *map(addresses, arrays), address(*last)])
 
-        def run(first: int, last: int) -> None:
-            edges = ctypes.c_int64(first), ctypes.c_int64(last)
-            self.library.forward(frame.pointer, *edges, *arrays, addresses(final), addresses(history), address(heads))
+        def run(model: int, part: int, first: int, last: int) -> None:
+            self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        native.over_parts(run, walk.batch, threads(walk))
+        walk_together(run, walk, len(calls), threads(walk, len(calls)))
         return final, history, heads
 
     def backward(
@@ -53,23 +70,26 @@ class NRULoop:
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of weight_hh, of the initial state, and of weight_heads and bias_heads."""
-        hidden, (head_weight, bias) = self.sizes.hidden, extras
+        (*lead, rows, width), hidden, (head_weight, _) = saved.shape, self.sizes.hidden, extras
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
-        d = weight.new_empty(len(saved), hidden + len(bias))
-        left, right, frame = packed(weight), packed(head_weight), self._frame(walk)
+        d = weight.new_empty(*lead, rows, hidden + width)
+        rights = [[packed(w) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
+        frame, calls = self._frame(walk), []
+        groups = each_model(lead, history, (saved, dout), dstate, (d,))
+        for right, (past, inner, above, last) in zip(rights, groups):
+            arrays = addresses(past), *map(address, inner), addresses(above), address(*last)
+            calls.append([*map(address, right), *arrays])
 
-        def run(first: int, last: int) -> None:
-            edges = ctypes.c_int64(first), ctypes.c_int64(last)
-            weights = native.pointer(left), native.pointer(right)
-            inner = addresses(history), native.pointer(saved), address(dout), addresses(dstate)
-            self.library.backward(frame.pointer, *edges, *weights, *inner, native.pointer(d))
+        def run(model: int, part: int, first: int, last: int) -> None:
+            self.library.backward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        native.over_parts(run, walk.batch, threads(walk))
-        dh, dheads = d.split((hidden, len(bias)), 1)
+        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        dh, dheads = d.split((hidden, width), -1)
         by_memory = walk.weight_gradient(d, state[1], history[1])
-        dweight = torch.cat((walk.weight_gradient(dh, state[0], history[0]), by_memory[:hidden]), 1)
-        dhead_weight = torch.cat((dheads.mT @ history[0], by_memory[hidden:]), 1)
-        return d[:, : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(0)]
+        before, after = by_memory.split((hidden, width), -2)
+        dweight = torch.cat((walk.weight_gradient(dh, state[0], history[0]), before), -1)
+        dhead_weight = torch.cat((dheads.mT @ history[0], after), -1)
+        return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2)]
 
     def _frame(self, walk: Walk) -> Frame:
         numbers = (len(walk.batch_sizes), self.sizes.hidden, self.memory, self.heads, self.sizes.columns, walk.reverse)

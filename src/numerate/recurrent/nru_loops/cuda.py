@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, isqrt
+from math import ceil, isqrt, prod
 from pathlib import Path
 
 import torch
@@ -14,18 +14,20 @@ from numerate.loops.timeloops.cuda_timeloop import (
     SUMS,
     THREADS,
     WARPS,
+    Cut,
     cuda_source,
-    cuts,
-    exchange_buffers,
     lane_columns,
+    launch_models,
     padded,
     products_as_cudnn,
+    rounds,
     rows_of_pass,
     slices,
-    steps_and_rows,
+    ways,
 )
 from numerate.loops.timeloops.pointwise import Sizes
 from numerate.loops.timeloops.timeloop import Walk
+from numerate.loops.timeloops.tuning import STEP
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
 
@@ -34,20 +36,17 @@ WEIGHTS = 160
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Cut):
     """How the work is cut; ``z_units`` and ``m_units`` are the columns of z and of the memory in a part."""
 
-    units: int
     z_units: int
     m_units: int
-    parts: int
-    groups: int
-    rows_each: int
-    rows: int
 
 
 class CudaNRULoop:
     """Loop of the default NRU for float32, bfloat16 or float16; arguments as those of ``NRULoop``."""
+
+    takes_models = True
 
     def __init__(
         self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype, device: torch.device
@@ -59,7 +58,7 @@ class CudaNRULoop:
         self.rank = isqrt(heads * memory)
         self.width = 2 * heads + 4 * self.rank
         self.room = nvrtc.shared_memory(device)
-        self._plans: dict[int, list[Plan]] = {}
+        self._plans: dict[tuple[int, int], list[Plan]] = {}
         self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
 
     @cached_property
@@ -70,27 +69,30 @@ class CudaNRULoop:
         """Whether the weights fit into the registers of the device."""
         return bool(self.plans(walk.batch))
 
-    def plans(self, batch: int) -> list[Plan]:
+    def plans(self, batch: int, models: int = 1) -> list[Plan]:
         """All plans that fit, the best one first: blocks that need not wait, then few rows for each block."""
-        if batch not in self._plans:
-            self._plans[batch] = self._find_plans(batch)
-        return self._plans[batch]
+        if (batch, models) not in self._plans:
+            self._plans[batch, models] = self._find_plans(batch, models)
+        return self._plans[batch, models]
 
-    def _find_plans(self, batch: int) -> list[Plan]:
+    def _find_plans(self, batch: int, models: int) -> list[Plan]:
         found: list[Plan] = []
-        for units, parts in cuts(self.sizes.hidden, self.processors):
+        for units, parts, together, groups, rows_each in ways(self.sizes.hidden, batch, self.processors, models):
             z_units, m_units = (_least(numbers, parts) for numbers in (self.width, self.memory))
             if not z_units or not m_units:
                 continue
-            groups = min(batch, self.processors // parts)
-            rows_each = ceil(batch / groups)
             rows = rows_of_pass(rows_each, parts)
-            plan = Plan(units, z_units, m_units, parts, ceil(batch / rows_each), rows_each, rows)
+            plan = Plan(units, parts, together, groups, rows_each, rows, z_units, m_units)
             sums = rows * lane_columns(max(units, z_units, m_units))
             fits = max(self.shared(plan, direction) for direction in ("forward", "backward")) <= self.room
             if fits and sums <= SUMS and self._weights(plan) <= WEIGHTS:
                 found.append(plan)
-        return sorted(found, key=lambda plan: (plan.parts > 1, plan.rows * (40 + self._weights(plan)), plan.parts))
+
+        def cost(plan: Plan) -> tuple[bool, int, int]:
+            step = STEP + plan.rows * (40 + self._weights(plan))
+            return plan.parts > 1, rounds(plan, models, self.processors) * step, plan.parts
+
+        return sorted(found, key=cost)
 
     def _weights(self, plan: Plan) -> int:
         """Numbers of the weights that a thread keeps, in the direction that has more."""
@@ -124,7 +126,7 @@ class CudaNRULoop:
             "HIDDEN": self.sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts, "ROWS": plan.rows,
             "MEMORY": self.memory, "HEADS": self.heads, "RANK": self.rank, "SPAN": self.rank // self.heads,
             "WIDTH": self.width, "COLUMNS": self.sizes.columns, "Z_UNITS": plan.z_units, "M_UNITS": plan.m_units,
-            "SCALE": self.scale, "PACKED": int(packed),
+            "SCALE": self.scale, "STATES": 2, "PACKED": int(packed), "MODELS": int(plan.together > 1),
         }  # fmt: skip
         kernel = Path(__file__).with_name("nru_loop.cuh").read_text()
         return cuda_source(STORAGE[self.dtype], direction, constants, kernel)
@@ -139,16 +141,15 @@ class CudaNRULoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
         """Final state, history of h and m, the heads' numbers; all but the history of h only if ``keep``."""
-        plan, rows, hidden, (head_weight, bias) = self.plans(walk.batch)[0], len(gx), self.sizes.hidden, extras
+        (*lead, rows, _), hidden, (head_weight, bias), models = gx.shape, self.sizes.hidden, extras, prod(gx.shape[:-2])
+        plan = self.plans(walk.batch, models)[0]
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
-        out = gx.new_empty(rows, hidden)
-        memory = bias.new_empty(rows if keep else 0, self.memory)
-        heads = bias.new_empty(rows, self.width) if keep else None
-        self.kernel(plan, "forward", walk.packed).launch(
-            plan.groups * plan.parts, gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else 0,
-            0 if heads is None else heads, *self._exchange_buffers(plan, hidden + self.width),
-            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
-        )  # fmt: skip
+        out = gx.new_empty(*lead, rows, hidden)
+        memory = bias.new_empty(*lead, rows if keep else 0, self.memory)
+        heads = bias.new_empty(*lead, rows, self.width) if keep else None
+        kernel, exchanged = self.kernel(plan, "forward", walk.packed), (hidden + self.width) * plan.rows
+        arrays = gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else None, heads
+        launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
         return final, [out, memory], heads
 
     def backward(
@@ -156,24 +157,21 @@ class CudaNRULoop:
         saved: Tensor, dout: Tensor | None, dfinal: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """Gradients of gx, of weight_hh, of the initial state, and of weight_heads and bias_heads."""
-        plan, hidden, (head_weight, _) = self.plans(walk.batch)[0], self.sizes.hidden, extras
+        (*lead, rows, _), hidden, (head_weight, _) = saved.shape, self.sizes.hidden, extras
+        models = prod(lead)
+        plan = self.plans(walk.batch, models)[0]
         dstate = [entry.float().clone(memory_format=torch.contiguous_format) for entry in dfinal]
-        d = weight.new_empty(len(saved), hidden + self.width)
-        self.kernel(plan, "backward", walk.packed).launch(
-            plan.groups * plan.parts, weight, head_weight.to(self.dtype), history[0], saved,
-            0 if dout is None else dout, *dstate, d, *self._exchange_buffers(plan, hidden + self.memory),
-            *steps_and_rows(walk, plan.rows_each, self.device), cooperative=True,
-        )  # fmt: skip
-        dh, dheads = d.split((hidden, self.width), 1)
+        d = weight.new_empty(*lead, rows, hidden + self.width)
+        kernel, exchanged = self.kernel(plan, "backward", walk.packed), (hidden + self.memory) * plan.rows
+        arrays = weight, head_weight.to(self.dtype), history[0], saved, dout, *dstate, d
+        launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
+        dh, dheads = d.split((hidden, self.width), -1)
         first, memory, memories = (tensor.to(self.dtype) for tensor in (*state, history[1]))
         with products_as_cudnn():
-            by_memory = walk.weight_gradient(d, memory, memories)
-            dweight = torch.cat((walk.weight_gradient(dh, first, history[0]), by_memory[:hidden]), 1)
-            dhead_weight = torch.cat((dheads.mT @ history[0], by_memory[hidden:]), 1).to(head_weight.dtype)
-        return d[:, : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(0, dtype=torch.float32)]
-
-    def _exchange_buffers(self, plan: Plan, numbers: int) -> tuple[Tensor | int, Tensor | int]:
-        return exchange_buffers(plan.parts, plan.groups * numbers * plan.rows, plan.groups, self.device)
+            before, after = walk.weight_gradient(d, memory, memories).split((hidden, self.width), -2)
+            dweight = torch.cat((walk.weight_gradient(dh, first, history[0]), before), -1)
+            dhead_weight = torch.cat((dheads.mT @ history[0], after), -1).to(head_weight.dtype)
+        return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2, dtype=torch.float32)]
 
 
 def _least(numbers: int, parts: int) -> int:

@@ -78,6 +78,7 @@ typedef Product<DEPTH, COLS, SUB> ToHidden;
 typedef Product<Z_DEPTH, Z_COLS, Z_SUB> ToHeads;
 const int NUMBERS = ToHidden::DEPTHS > ToHeads::DEPTHS ? ToHidden::DEPTHS : ToHeads::DEPTHS;
 
+// Shapes are those of one model, but of x and counters, whose groups are those of all models.
 // h: (batch, HIDDEN) and m: (batch, MEMORY), initial, then final; memory: (rows of all steps, MEMORY), history of m, and
 // heads: (rows of all steps, WIDTH) may be null; x: (groups, HIDDEN + WIDTH, ROWS), zeros; counters: one per group, 0;
 // starts: see Steps.
@@ -86,6 +87,10 @@ KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const fl
                     int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
+  const int64 rows = at.model * walk.start(steps);  // of the models before
+  gx += rows * COLUMNS, weight += int64(at.model) * HIDDEN * BOTH, head_weight += int64(at.model) * WIDTH * BOTH;
+  bias += at.model * WIDTH, h += at.model * batch * HIDDEN, m += at.model * batch * MEMORY, out += rows * HIDDEN;
+  if (memory) memory += rows * MEMORY, heads += rows * WIDTH;
   float *const both = shared, *const z = both + NUMBERS * ROWS, *const norms = z + WIDTH * ROWS;
   float *const w = norms + (2 + 2 * HEADS) * ROWS, *const sums = w + 2 * SPAN * ROWS;
   const int column = OfHeads::column(), number_of_z = at.part * Z_UNITS + column;
@@ -229,6 +234,10 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
                      int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
+  const int64 rows = at.model * walk.start(steps);  // of the models before
+  weight += int64(at.model) * HIDDEN * BOTH, head_weight += int64(at.model) * WIDTH * BOTH, out += rows * HIDDEN, heads += rows * WIDTH;
+  if (dout) dout += rows * HIDDEN;
+  dh += at.model * batch * HIDDEN, dm += at.model * batch * MEMORY, d += rows * (HIDDEN + WIDTH);
   float *const memory = shared, *const dz = memory + MEMORY * ROWS, *const z = dz + NUMBERS * ROWS;
   float *const norms = z + WIDTH * ROWS, *const w = norms + (2 + 2 * HEADS) * ROWS, *const dw = w + 2 * SPAN * ROWS;
   float *const shares = dw + 2 * SPAN * ROWS, *const sums = shares + 2 * HEADS * ROWS;
