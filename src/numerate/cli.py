@@ -18,6 +18,8 @@ try:
 except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
+from numerate import cli_data
+
 if TYPE_CHECKING:
     from numerate.experiments import Options
     from numerate.experiments.experiment import ReportResult
@@ -29,6 +31,7 @@ CLOSED_PIPE = 1
 """Exit code once the reader of a pipe has gone, as typer has it."""
 rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
 app.add_typer(rows_app, name="rows")
+app.add_typer(cli_data.app, name="data")
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
 SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
