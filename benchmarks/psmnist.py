@@ -5,8 +5,9 @@
 
 ``factored`` is the default unit with its compiled loop; ``direct`` makes every direction and normalises it, as the
 released cell does, in plain steps. DIR, or DIR/mnist, holds the four MNIST files (``numerate data get mnist``). An
-update on a GPU is one replay of a CUDA graph. The state goes to a file in ``--folder`` after every validation and at the end; the same command
-continues from it, on this or another machine. Training stops after ``--seconds``, or when the loss is not finite.
+update on a GPU is one replay of a CUDA graph. The state goes to a file in ``--folder`` after every validation and at
+the end; the same command continues from it, on this or another machine. Training stops after ``--seconds``, or when
+the loss is not finite.
 
 Memory 256, 4 heads, hidden size 212, batches of 100, Adam at 1e-3, gradient norm at most 1, model seed 5; the digit is
 read at step 785. One ``RandomState(50)`` shuffles the 60,000 training images (50,000 to train, 10,000 to validate),

@@ -40,6 +40,8 @@ def small_ptb(tmp_path, monkeypatch):
     from numerate.data import ptb
 
     contents = [b" the cat sat on a mat \n no <unk> of N \n" * n for n in (40, 20, 24)]
+    counts = [len(ptb.characters(content)) for content in contents]
+    monkeypatch.setattr(ptb, "CHARACTERS", dict(zip(ptb.CHARACTERS, counts)))
     return _pass_for(monkeypatch, tmp_path, ptb, "PTB", contents)
 
 

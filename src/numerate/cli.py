@@ -127,7 +127,7 @@ def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments"
         table.add_column("what it is")
         for name in sorted(module.__all__, key=str.casefold):
             exported = getattr(module, name)
-            if name not in ("Unit", "Task") and _is_listed(exported, what):
+            if name not in ("Unit", "Task", "BatchTask") and _is_listed(exported, what):
                 function = [functions.get(_squeezed(name), "")] if what == "units" else []
                 table.add_row(name, *function, Text(_plain((exported.__doc__ or "").strip().splitlines()[0])))
     else:
@@ -147,12 +147,12 @@ def _squeezed(name: str) -> str:
 
 
 def _is_listed(exported: Any, what: str) -> bool:
-    """Units are modules; tasks are classes with examples, and functions that make one."""
+    """Units are modules; tasks are classes with examples or batches, and functions that make one."""
     from torch import nn
 
     if what == "units":
         return isinstance(exported, type) and issubclass(exported, nn.Module)
-    return hasattr(exported, "examples") or inspect.isfunction(exported)
+    return hasattr(exported, "examples") or hasattr(exported, "batch") or inspect.isfunction(exported)
 
 
 @app.command()

@@ -39,7 +39,7 @@ def server(tmp_path):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+        threading.Thread(target=http.serve_forever, args=[0.01], daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}", folder
         http.shutdown()
 

@@ -43,6 +43,11 @@ class BatchTask(Protocol):
     @property
     def outputs(self) -> int: ...
     @property
+    def batch_size(self) -> int:
+        """Examples, or sequences, in a training batch."""
+        ...
+
+    @property
     def form(self) -> Hashable:
         """Tasks of equal form share one ``batch`` function and all shapes, so their models train stacked."""
         ...
