@@ -49,6 +49,15 @@ def keyed_permutation(seed: int, epoch: int, count: int) -> Tensor:
     return words(torch.tensor(seed), int(Domain.TRAIN), epoch, count).argsort(stable=True)
 
 
+def pooled(images: Tensor, size: int) -> Tensor:
+    """Means over squares of ``size`` by ``size`` pixels, as bytes; (N, H, W) -> (N, H/size, W/size)"""
+    if size == 1:
+        return images
+    if images.shape[-1] % size:
+        raise ValueError(f"images {images.shape[-1]} pixels wide cannot be pooled by {size}")
+    return F.avg_pool2d(images.float(), size).round().to(torch.uint8)
+
+
 @dataclass(frozen=True)
 class PermutedPixels:
     """MNIST pixel by pixel in a fixed order; the digit is told at the end (psMNIST).
@@ -61,12 +70,14 @@ class PermutedPixels:
             (Gu et al., 2020); ``none``.
         batch_size: images of a batch.
         last_step: whether the step of zero follows the pixels.
+        pool: pixels are means of squares of so many by so many; 2 makes images of 14 × 14, 196 steps.
         held_out: images of validation and of test that are used; None: all.
     """
 
     permutation: Permutation = "nru"
     batch_size: int = 100
     last_step: bool = True
+    pool: int = 1
     held_out: int | None = None
     judged: Literal["test", "train"] = "test"
     window: int = 50
@@ -74,6 +85,7 @@ class PermutedPixels:
     def __post_init__(self) -> None:
         one_of("permutation", self.permutation, tuple(PERMUTATIONS))
         positive("batch_size", self.batch_size)
+        positive("pool", self.pool)
         if self.held_out is not None:
             positive("held_out", self.held_out)
 
@@ -106,8 +118,8 @@ class PermutedPixels:
 
     def data(self) -> Data:
         images = mnist.load()
-        count = len(images.train)
-        order = PERMUTATIONS[self.permutation](images.train[0].numel(), count)
+        count, pixels = len(images.train), pooled(images.train[:1], self.pool).numel()
+        order = PERMUTATIONS[self.permutation](pixels, count)
         shuffled = np.random.RandomState(SPLIT_SEED).permutation(count)
         train, validation, test = self._sizes()
         cut = count * 5 // 6
@@ -118,7 +130,7 @@ class PermutedPixels:
         }
         data = {}
         for name, (pictures, labels, chosen) in parts.items():
-            data[name] = pictures[chosen].flatten(1)[:, order].contiguous()
+            data[name] = pooled(pictures[chosen], self.pool).flatten(1)[:, order].contiguous()
             data[f"{name}_labels"] = labels[chosen]
         return data
 
