@@ -4,9 +4,10 @@
     NUMERATE_DATA=DIR python -m benchmarks.psmnist --form direct --updates 3000 --seconds 540 --folder runs/psmnist
 
 ``factored`` is the default unit with its compiled loop; ``direct`` makes every direction and normalises it, as the
-released cell does, in plain steps. DIR, or DIR/mnist, holds the four original MNIST files. An update on a GPU is one
-replay of a CUDA graph. The state goes to a file in ``--folder`` after every validation and at the end; the same command
-continues from it, on this or another machine. Training stops after ``--seconds``, or when the loss is not finite.
+released cell does, in plain steps. DIR, or DIR/mnist, holds the four MNIST files (``numerate data get mnist``). An
+update on a GPU is one replay of a CUDA graph. The state goes to a file in ``--folder`` after every validation and at
+the end; the same command continues from it, on this or another machine. Training stops after ``--seconds``, or when
+the loss is not finite.
 
 Memory 256, 4 heads, hidden size 212, batches of 100, Adam at 1e-3, gradient norm at most 1, model seed 5; the digit is
 read at step 785. One ``RandomState(50)`` shuffles the 60,000 training images (50,000 to train, 10,000 to validate),
@@ -14,8 +15,6 @@ permutes the pixels, and shuffles each epoch, as the released code does.
 """
 
 import argparse
-import gzip
-import hashlib
 import os
 import sys
 import time
@@ -29,14 +28,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.data import mnist
 from numerate.recurrent import NRU, use_loop
 
-FILES = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-}
 BATCH, RATE, CLIP, MODEL_SEED, DATA_SEED = 100, 1e-3, 1.0, 5, 50
 REPORT = 100
 """Updates between two printed lines."""
@@ -45,19 +39,6 @@ Split = tuple[Tensor, Tensor]
 
 
 # ---------------------------------------------------------------- data
-
-
-def read_idx(path: Path, sha256: str) -> np.ndarray:
-    """The numbers of an IDX file of bytes; raises ValueError if the file is not the original one."""
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: NUMERATE_DATA must name the folder with the four MNIST files")
-    packed = path.read_bytes()
-    if hashlib.sha256(packed).hexdigest() != sha256:
-        raise ValueError(f"{path} is not the original MNIST file: its SHA-256 differs")
-    content = gzip.decompress(packed)
-    dimensions = content[3]
-    shape = np.frombuffer(content, ">i4", dimensions, 4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -80,8 +61,7 @@ class Data:
 
 def load(folder: Path, device: torch.device) -> Data:
     """MNIST, split and permuted."""
-    folder = folder / "mnist" if (folder / "mnist").is_dir() else folder
-    images, labels, test_images, test_labels = (read_idx(folder / name, digest) for name, digest in FILES.items())
+    images, labels, test_images, test_labels = (part.numpy() for part in mnist.load(folder))
     random = np.random.RandomState(DATA_SEED)
     shuffled = random.permutation(len(images))
     pixels = random.permutation(images[0].size)

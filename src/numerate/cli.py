@@ -19,6 +19,8 @@ try:
 except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
+from numerate import cli_data
+
 if TYPE_CHECKING:
     from numerate.experiments import Options
     from numerate.experiments.experiment import ReportResult
@@ -30,6 +32,7 @@ CLOSED_PIPE = 1
 """Exit code once the reader of a pipe has gone, as typer has it."""
 rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
 app.add_typer(rows_app, name="rows")
+app.add_typer(cli_data.app, name="data")
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
 SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
@@ -125,7 +128,7 @@ def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments"
         table.add_column("what it is")
         for name in sorted(module.__all__, key=str.casefold):
             exported = getattr(module, name)
-            if name not in ("Unit", "Task") and _is_listed(exported, what):
+            if name not in ("Unit", "Task", "BatchTask") and _is_listed(exported, what):
                 function = [functions.get(_squeezed(name), "")] if what == "units" else []
                 table.add_row(name, *function, Text(_plain((exported.__doc__ or "").strip().splitlines()[0])))
     else:
@@ -145,12 +148,12 @@ def _squeezed(name: str) -> str:
 
 
 def _is_listed(exported: Any, what: str) -> bool:
-    """Units are modules; tasks are classes with examples, and functions that make one."""
+    """Units are modules; tasks are classes with examples or batches, and functions that make one."""
     from torch import nn
 
     if what == "units":
         return isinstance(exported, type) and issubclass(exported, nn.Module)
-    return hasattr(exported, "examples") or inspect.isfunction(exported)
+    return hasattr(exported, "examples") or hasattr(exported, "batch") or inspect.isfunction(exported)
 
 
 @app.command()

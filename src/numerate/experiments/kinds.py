@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from numerate.experiments.models import two_layers
+from numerate.experiments.models import sequence_model, two_layers
 from numerate.experiments.nalu2018.models import recurrent
 from numerate.train.kinds import Kinds, kinds, listed
 
-MODELS = (two_layers, recurrent)
+MODELS = (two_layers, sequence_model, recurrent)
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 
 

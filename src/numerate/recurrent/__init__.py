@@ -11,6 +11,7 @@ from numerate.recurrent.init import chrono_, identity_, orthogonal_, uniform_gat
 from numerate.recurrent.janet import JANET, JANETCell
 from numerate.recurrent.layer import CellLayer, Inspection, Recurrent, Step
 from numerate.recurrent.lstm import LSTM, LSTMCell
+from numerate.recurrent.model import SequenceModel
 from numerate.recurrent.nru import NRU, NRUCell
 from numerate.recurrent.presets import (
     CGRU,
@@ -86,6 +87,7 @@ __all__ = [
     "RMCCell",
     "RNNCell",
     "Recurrent",
+    "SequenceModel",
     "StatisticalRU",
     "StatisticalRUCell",
     "Step",

@@ -1,9 +1,14 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
+from numerate.tasks.adding import Adding
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
+from numerate.tasks.batches import Batch, BatchTask
+from numerate.tasks.characters import Characters
+from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.distributions import DistributedArithmetic, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
+from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.sir import FractionalSIR
@@ -12,17 +17,26 @@ from numerate.tasks.task import OPERATIONS, Interval, Split, Task
 __all__ = [
     "OPERATIONS",
     "PRIMER_RANGES",
+    "Adding",
     "Arithmetic",
+    "Batch",
+    "BatchTask",
+    "Characters",
+    "CopyLast",
+    "Copying",
+    "Denoising",
     "DistributedArithmetic",
     "Distribution",
     "FractionalSIR",
     "Identity",
     "Interval",
     "LargeScale",
+    "PermutedPixels",
     "RecurrentArithmetic",
     "SingleModule",
     "Split",
     "StaticArithmetic",
     "Task",
+    "VariableCopying",
     "ten_parameter_function",
 ]

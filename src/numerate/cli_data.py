@@ -1,0 +1,47 @@
+"""``numerate data``: which data sets there are, and fetching them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numerate import terminal
+
+app = typer.Typer(no_args_is_help=True, help="List the data sets that experiments read, or fetch one.")
+Folder = Annotated[
+    Path | None, typer.Option("--data", help="Data folder (default: $NUMERATE_DATA, or one in the user's cache).")
+]
+
+
+@app.command("list")
+def list_(data: Folder = None) -> None:
+    """The data sets, whether they are there, and their terms of use."""
+    from numerate.data import SETS, cifar10, folder, status
+
+    terminal.echo(f"data folder: {folder(data)}")
+    for dataset in SETS.values():
+        there = status(dataset, data)
+        if dataset is cifar10.CIFAR10 and cifar10.is_subset(data):
+            there = "subset 10k/2k"
+        size = sum(file.size for file in dataset.files) / 1e6
+        terminal.echo(f"{dataset.name:10}  {there:13}  {size:4.0f} MB  {dataset.title}; terms: {dataset.terms}")
+
+
+@app.command()
+def get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets (see: numerate data list).")],
+    data: Folder = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="Address of a folder that holds the files, in place of the published ones.")
+    ] = None,
+) -> None:
+    """Fetch data sets from where they are published; every file is checked by its SHA-256."""
+    from numerate.data import SETS
+    from numerate.data.download import get as fetch
+
+    for name in names:
+        if name not in SETS:
+            raise ValueError(f"there is no data set {name!r}; there are {', '.join(SETS)}")
+    for name in names:
+        terminal.echo(f"{SETS[name].title}: terms of use: {SETS[name].terms}")
+        fetch(SETS[name], data, mirror, terminal.echo)

@@ -1,0 +1,1 @@
+"""Chandar et al. (2019): towards non-saturating recurrent units for modelling long-term dependencies."""
