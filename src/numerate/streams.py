@@ -5,12 +5,19 @@ does not depend on its neighbours, on the order of evaluation or on where it was
 as C++ and CUDA by :mod:`numerate.loops`, equal bit for bit.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 
 import torch
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
+
+Uniform = Callable[[Tensor, int, Tensor, int, int], Tensor]
+"""(seed, domain, step, count, first) -> numbers: :func:`uniform` for whole numbers on a device."""
+_faster: ContextVar[Uniform | None] = ContextVar("numerate_uniform", default=None)
 
 
 class Domain(IntEnum):
@@ -63,7 +70,19 @@ def _scalar(value: Tensor | int, device: torch.device) -> Tensor:
 
 def uniform(seed: Tensor | int, domain: Domain | int, step: Tensor | int, count: int, first: int = 0) -> Tensor:
     """``count`` float32 numbers in [0, 1) per seed, multiples of 2**-24; as :func:`words`."""
+    if (faster := _faster.get()) is not None and isinstance(seed, Tensor):
+        return faster(seed, int(domain), _scalar(step, seed.device), count, first)
     return (words(torch.as_tensor(seed), int(domain), step, count, first) >> 8).to(torch.float32) * 2.0**-24
+
+
+@contextmanager
+def drawn_by(faster: Uniform | None) -> Iterator[None]:
+    """Let another function, equal bit for bit, draw the numbers of :func:`uniform` inside; None: none."""
+    token = _faster.set(faster)
+    try:
+        yield
+    finally:
+        _faster.reset(token)
 
 
 def first_words(seed: int, domain: Domain, step: int = 0) -> tuple[int, int, int, int]:

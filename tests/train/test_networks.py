@@ -13,14 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.recurrent import LSTM
-from numerate.results import Store
+from numerate.results import Row, Store
 from numerate.results.outcome import judge
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
+from numerate.train.networks import adam
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import Stack
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 @dataclass(frozen=True)
@@ -276,3 +279,66 @@ def test_wrong_settings_are_named(tmp_path: Path, changes: dict[str, Any], words
 def test_time_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seconds must be a number above 0"):
         trained(tmp_path, training(), seconds=0)
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@on_gpu
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (7, 8), (1000, 4)])
+def test_the_kernel_draws_the_numbers_of_the_stream(count: int, first: int) -> None:
+    from numerate.loops.cuda.uniform import uniform as drawn
+
+    seeds, step = torch.tensor([0, 5, 2**32 - 1]), torch.tensor(2**32 + 3)
+    expected = uniform(seeds, Domain.TRAIN, step, count, first)
+    moved = seeds.cuda(), int(Domain.TRAIN), step.cuda(), count, first
+    assert torch.equal(drawn(*moved).cpu(), expected)
+    each = torch.func.vmap(lambda seed: drawn(seed, *moved[1:]))(moved[0])
+    assert torch.equal(each.cpu(), expected)
+
+
+@on_gpu
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_kernel_updates_as_the_plain_form(limited: bool) -> None:
+    from numerate.train.networks.cuda_adam import update_
+
+    torch.manual_seed(0)
+    limits = (torch.full((96,), -0.1).cuda(), torch.full((96,), 0.2).cuda()) if limited else None
+    plain = adam.State.start(torch.randn(4, 96).cuda())
+    plain.frozen[2] = True
+    kernel = adam.State(*(value.clone() for value in vars(plain).values()))
+    for step in range(5):
+        gradient = torch.randn(4, 96).cuda()
+        gradient[1, 7] = torch.inf if step == 3 else 0.0
+        rest = (
+            gradient, torch.tensor(step).cuda(), torch.full((4, 1), 0.01).cuda(),
+            torch.tensor([1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1)]).cuda(), Adam(), limits,
+        )  # fmt: skip
+        adam.update_(plain, *rest)
+        update_(kernel, *rest)
+    for name, value in vars(plain).items():
+        torch.testing.assert_close(getattr(kernel, name), value, rtol=1e-5, atol=1e-7)
+    assert kernel.ended.tolist() == [-1, 3, -1, -1]
+
+
+def by_seed(path: Path, given: NetworkTraining, device: str) -> dict[int, Row]:
+    with Store(path / "results.sqlite") as store:
+        train([given], store, device=device)
+        return {row.seed: row for row in store.rows()}
+
+
+@on_gpu
+def test_a_run_on_a_gpu_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+    given = training(model=Reader, task=Sums(), seeds=(0, 1, 2, 17))
+    many = by_seed(tmp_path / "many", given, "cuda")
+    alone = by_seed(tmp_path / "alone", replace(given, seeds=(2,)), "cuda")
+    assert alone[2].digest == many[2].digest
+
+
+@on_gpu
+def test_a_run_on_a_gpu_is_that_of_the_cpu_up_to_rounding(tmp_path: Path) -> None:
+    on_gpu, on_cpu = (by_seed(tmp_path / device, training(), device) for device in ("cuda", "cpu"))
+    for seed, row in on_cpu.items():
+        for name, value in row.weights["final"].items():
+            found = torch.from_numpy(on_gpu[seed].weights["final"][name])
+            torch.testing.assert_close(found, torch.from_numpy(value), rtol=1e-3, atol=1e-4)

@@ -102,7 +102,8 @@ class StatisticalRUCell(Cell):
 
     def prepare(self, p: Parts) -> Parts:
         weight = p["weight_ih"]
-        scales = p["scale_logit"].sigmoid() if self.learn_scales else weight.new_tensor(self.scales)
+        fixed = [weight.new_full((1,), scale) for scale in self.scales]  # written on the device: a graph can record it
+        scales = p["scale_logit"].sigmoid() if self.learn_scales else torch.cat(fixed)
         return {**p, "scales": scales}
 
     def project(self, x: Tensor, p: Parts) -> Tensor:

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from numerate.units import parameter_bounds
 
 Tensors = dict[str, Tensor]
+ROW = 32
+"""Rows are multiples of this: they all lie alike in memory, so that sums over them are taken in one order."""
 
 
 class Layout:
@@ -21,6 +23,7 @@ class Layout:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.shapes = {name: p.shape for name, p in trained.items()}
         self.sizes = [p.numel() for p in trained.values()]
+        self.filling = -sum(self.sizes) % ROW
         self.fixed = [name for name, p in model.named_parameters() if not p.requires_grad]
         self.fixed += [name for name, _ in model.named_buffers()]
         self.bounds = {name: limits for name, limits in parameter_bounds(model).items() if name in self.shapes}
@@ -30,9 +33,14 @@ class Layout:
         """Trained numbers of one run."""
         return sum(self.sizes)
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row: those trained, and zeros up to a multiple of ROW."""
+        return self.count + self.filling
+
     def views(self, rows: Tensor) -> Tensors:
-        """(S, count) -> name -> (S, *shape), views."""
-        parts = rows.split(self.sizes, -1)
+        """(S, width) -> name -> (S, *shape), views."""
+        parts = rows.split([*self.sizes, self.filling], -1)
         return {name: part.unflatten(-1, shape) if shape else part.squeeze(-1)
                 for (name, shape), part in zip(self.shapes.items(), parts)}  # fmt: skip
 
@@ -40,13 +48,14 @@ class Layout:
         """The inverse of :meth:`views`, as a copy; None is zero."""
         stack = len(like)
         sizes = zip(values, self.sizes)
-        return torch.cat([like.new_zeros(stack, n) if v is None else v.reshape(stack, n) for v, n in sizes], -1)
+        parts = [like.new_zeros(stack, n) if v is None else v.reshape(stack, n) for v, n in sizes]
+        return torch.cat([*parts, like.new_zeros(stack, self.filling)], -1)
 
     def limits(self, device: str) -> tuple[Tensor, Tensor] | None:
-        """Lowest and highest value of every number, (count,) each; None if there is no limit at all."""
+        """Lowest and highest value of every number, (width,) each; None if there is no limit at all."""
         if not self.bounds:
             return None
-        low, high = (torch.full((1, self.count), value) for value in (-torch.inf, torch.inf))
+        low, high = (torch.full((1, self.width), value) for value in (-torch.inf, torch.inf))
         for which, into in ((0, low), (1, high)):
             for name, part in self.views(into).items():
                 if name in self.bounds:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ _SAVING = 0.05  # largest share of the time that writing checkpoints may take
 def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
     """How many runs a GPU computes at once: 1, 4 or 16, by the work of an update alone.
 
-    A stack is always filled up to that number. So the bits of a run do not depend on which others there are.
+    A stack is of one configuration, always filled up to that number, and a seed has its place in it. So the bits of a
+    run do not depend on which others there are.
     """
     if not kind_of(device).asynchronous:
         return 1
@@ -47,17 +49,18 @@ def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
 
 
 def groups(runs: dict[Key, NetworkRun], device: str) -> Iterator[dict[Key, NetworkRun]]:
-    """Runs of equal form together, as many as are trained at once."""
-    forms: dict[object, dict[Key, NetworkRun]] = {}
+    """Runs of one configuration together, as many as are trained at once; on a CPU, of equal form."""
+    alike: dict[object, dict[Key, NetworkRun]] = {}
+    stacked = kind_of(device).asynchronous
     for key, run in runs.items():
-        forms.setdefault(run.training.form, {})[key] = run
-    for group in forms.values():
+        alike.setdefault(key.config if stacked else run.training.form, {})[key] = run
+    for group in alike.values():
         example = next(iter(group.values())).training
         size = together(example, checked_model(example), device)
-        size = size if kind_of(device).asynchronous else AT_ONCE
-        items = list(group.items())
-        for i in range(0, len(items), size):
-            yield dict(items[i : i + size])
+        parts: dict[int, dict[Key, NetworkRun]] = {}
+        for number, (key, run) in enumerate(group.items()):
+            parts.setdefault(key.seed // size if stacked else number // AT_ONCE, {})[key] = run
+        yield from parts.values()
 
 
 def checked_model(training: NetworkTraining) -> nn.Module:
@@ -109,11 +112,13 @@ class NetworkGroup:
 
     def _stacks(self) -> list[Stack]:
         size = together(self.training, self.training.build(self.training.seeds[0]), self.device)
+        self.places = np.arange(len(self.runs))
         if size > 1:
-            filled = (*self.runs, *[self.runs[-1]] * (size - len(self.runs)))
-            stack = Stack(filled, self.device)
+            places = {run.seed % size: run for run in self.runs}
+            stack = Stack([places.get(place, self.runs[0]) for place in range(size)], self.device)
             try:
                 stack.evaluate("validation")
+                self.places = np.array([run.seed % size for run in self.runs])
                 return [stack]
             except (RuntimeError, NotImplementedError) as error:
                 reason = str(error).partition("\n")[0]
@@ -177,8 +182,9 @@ class NetworkGroup:
         if epoch := self.training.task.epoch:
             end = min(end, (self.done // epoch + 1) * epoch)
         span, began = _Span(self.done, end - self.done), time.perf_counter()
-        found = self._over_stacks(lambda stack, at: self._train_stack(stack, at, span))
-        losses, norms, ended = (np.concatenate(parts, -1)[..., : len(self.runs)] for parts in zip(*found))
+        errors = self._placed(self.curves["validation"][-1].astype(np.float32))
+        found = self._over_stacks(lambda stack, part: self._train_stack(stack, errors[part], span))
+        losses, norms, ended = (np.concatenate(parts, -1)[..., self.places] for parts in zip(*found))
         fresh = (ended >= 0) & ~np.isfinite(self.until)
         self.diverged = np.where(fresh, ended, self.diverged)
         self.until = np.where(fresh, ended + 1, self.until)
@@ -186,43 +192,46 @@ class NetworkGroup:
         self.done = end
         self.seconds_each = (time.perf_counter() - began) / span.count
 
-    def _train_stack(self, stack: Stack, at: int, span: _Span) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _train_stack(self, stack: Stack, errors: Tensor, span: _Span) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if stack.state.frozen.all():
             nothing = np.full((span.count, len(stack)), np.nan, np.float32)
             return nothing, nothing, stack.state.ended.cpu().numpy()
-        validation = torch.as_tensor(self._last_validation(at, len(stack)), device=self.device)
-        losses, norms = stack.train(span.start, span.count, validation)
+        losses, norms = stack.train(span.start, span.count, errors)
         return losses.cpu().numpy(), norms.cpu().numpy(), stack.state.ended.cpu().numpy()
 
-    def _last_validation(self, at: int, count: int) -> np.ndarray:
-        errors = self.curves["validation"][-1][at : at + count]
-        return np.concatenate((errors, np.repeat(errors[-1:], count - len(errors)))).astype(np.float32)
+    def _placed(self, values: np.ndarray) -> Tensor:
+        """Values of the runs as values of all members of the stacks; those that only fill a stack get the first."""
+        members = np.full(sum(map(len, self.stacks)), values[0])
+        members[self.places] = values
+        return torch.from_numpy(members).to(self.device)
 
-    def _over_stacks(self, work: Callable[[Stack, int], Any]) -> list[Any]:
-        """``work(stack, number of its first run)`` for each; threads share the stacks on a CPU."""
-        places = [(stack, sum(map(len, self.stacks[:k]))) for k, stack in enumerate(self.stacks)]
-        threads = 1 if kind_of(self.device).asynchronous else min(self.threads, len(places))
+    def _over_stacks(self, work: Callable[[Stack, slice], Any]) -> list[Any]:
+        """``work(stack, which members it has)`` for each; threads share the stacks on a CPU."""
+        threads = 1 if kind_of(self.device).asynchronous else min(self.threads, len(self.stacks))
         if threads == 1:
-            return [work(*place) for place in places]
+            return list(map(work, self.stacks, self._parts()))
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            return list(pool.map(lambda place: work(*place), places))
+            return list(pool.map(work, self.stacks, self._parts()))
+
+    def _parts(self) -> list[slice]:
+        """Which of all members are those of each stack."""
+        ends = list(accumulate(map(len, self.stacks), initial=0))
+        return [slice(*edges) for edges in pairwise(ends)]
 
     # Evaluation
 
     def _evaluate(self) -> None:
-        count = len(self.runs)
-        found = self._over_stacks(lambda stack, at: self._evaluate_stack(stack))
-        point = {name: np.concatenate([part[name] for part in found])[:count] for name in found[0]} | self.log.read()
+        found = self._over_stacks(lambda stack, part: self._evaluate_stack(stack))
+        point = {name: np.concatenate([part[name] for part in found])[self.places] for name in found[0]}
+        point |= self.log.read()
         for name, values in point.items():
             self.curves.setdefault(name, []).append(values)
         better = point["validation"] < self.best_validation
         self.since_best = np.where(better, 0, self.since_best + 1)
         self.best_validation = np.where(better, point["validation"], self.best_validation)
-        for stack, best, at in zip(self.stacks, self.best, self._starts()):
-            chosen = torch.zeros(len(stack), 1, dtype=torch.bool)
-            part = torch.as_tensor(better[at : at + len(stack)])
-            chosen[: len(part), 0] = part
-            best.copy_(torch.where(chosen.to(self.device), stack.state.parameters, best))
+        chosen = self._placed(better).unsqueeze(-1)
+        for stack, best, part in zip(self.stacks, self.best, self._parts()):
+            best.copy_(torch.where(chosen[part], stack.state.parameters, best))
         self._stop_early()
 
     def _evaluate_stack(self, stack: Stack) -> dict[str, np.ndarray]:
@@ -231,9 +240,6 @@ class NetworkGroup:
             for name, value in stack.evaluate(split).items():
                 curves[split if name == "error" else f"{split}_{name}"] = value.cpu().numpy()
         return curves | {"sparsity": stack.sparsity().float().cpu().numpy()}
-
-    def _starts(self) -> list[int]:
-        return [sum(map(len, self.stacks[:k])) for k in range(len(self.stacks))]
 
     def _stop_early(self) -> None:
         rule = self.training.stop
@@ -246,9 +252,9 @@ class NetworkGroup:
             due |= self.since_best >= rule.patience
         due &= ~self.over
         self.until = np.where(due, self.done, self.until)
-        for stack, at in zip(self.stacks, self._starts()):
-            part = torch.as_tensor(due[at : at + len(stack)])
-            stack.state.frozen[: len(part)] |= part.to(self.device)
+        frozen = self._placed(due)
+        for stack, part in zip(self.stacks, self._parts()):
+            stack.state.frozen.logical_or_(frozen[part])
 
     def _is_solved(self) -> np.ndarray:
         if self.training.task.judged == "train":
@@ -380,7 +386,7 @@ class NetworkGroup:
                         for moment, named in views.items()
                     }
                 )
-        return found[: len(self.runs)]
+        return [found[place] for place in self.places]
 
 
 def _thinned(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

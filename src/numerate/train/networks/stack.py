@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from numerate.devices import kind_of
+from numerate.streams import Uniform, drawn_by
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
 from numerate.train.networks.adam import State, clipped, update_
 from numerate.train.networks.flat import Layout
@@ -47,6 +48,7 @@ class Stack:
         self.limits = self.layout.limits(device)
         self.data = {name: value.to(device) for name, value in _data(self.task).items()}
         self.order: Tensors = {}
+        self.adam, self.uniform = _faster(device) if kind_of(device).asynchronous else (update_, None)
         self.evaluations: dict[tuple[HeldOut, int], Batch] = {}
         self.step = torch.zeros((), dtype=torch.int64, device=device)
         self.carried = self._first_state()
@@ -62,7 +64,7 @@ class Stack:
             model = run.training.build(run.seed)
             named = dict(model.named_parameters()) | dict(model.named_buffers())
             values = [named[name].detach().float().flatten() for name in self.layout.shapes]
-            rows.append(torch.cat(values) if values else torch.zeros(0))
+            rows.append(torch.cat([*values, torch.zeros(self.layout.filling)]))
             fixed.append({name: named[name].detach() for name in self.layout.fixed})
         self.state = State.start(torch.stack(rows).to(self.device))
         self.fixed = {name: torch.stack([f[name] for f in fixed]).to(self.device) for name in self.layout.fixed}
@@ -125,14 +127,14 @@ class Stack:
         leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
         scales = self.penalty_table.index_select(0, self.place)[0]
         rate = self.rate * self.rate_table.index_select(0, self.place)[0].unsqueeze(-1)
-        with torch.enable_grad():
+        with torch.enable_grad(), drawn_by(self.uniform):
             total, (loss, carried) = self._loss(leaves | self.fixed, scales)
             gradients = torch.autograd.grad(total.sum(), list(leaves.values()), allow_unused=True)
         with torch.no_grad():
             adam = self.training.optimiser
             gradient, norm = clipped(self.layout.rows(gradients, self.state.parameters), adam.clip, self.limit)
             corrections = self.correction_table.index_select(0, self.place)[0]
-            update_(self.state, gradient, self.step, rate, corrections, adam, self.limits)
+            self.adam(self.state, gradient, self.step, rate, corrections, adam, self.limits)
             for into, value in zip(self.carried, carried):
                 into.copy_(value)
             self.losses.index_copy_(0, self.place, loss.unsqueeze(0).float())
@@ -222,6 +224,14 @@ class Stack:
         self._begin_epoch(0)
         batch = self.task.batch(self.seeds[0], self.step, self.data | _only(self.order))
         return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
+
+
+def _faster(device: str) -> tuple[Callable[..., None], Uniform]:
+    """The update and the random numbers as kernels of their own."""
+    from numerate.loops.cuda.uniform import uniform
+    from numerate.train.networks.cuda_adam import update_
+
+    return update_, uniform
 
 
 def _only(values: Any) -> Any:
