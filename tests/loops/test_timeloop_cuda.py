@@ -216,6 +216,69 @@ def test_kernels_of_a_row_compute_what_plain_steps_do(case: str) -> None:
     assert_as_plain_steps(layer, loop, Walk(rows, reverse))
 
 
+MODELS: dict[str, tuple[CellLayer, int, int, tuple[int, ...]]] = {  # layer, units, models, rows by step
+    "UR-LSTM in two launches": (URLSTM(3, 20), 8, 4, (5,) * 3),
+    "NRU in one block, packed": (NRU(3, 20, memory_size=16, heads=4), 20, 7, (2, 2, 1)),
+    "RNN with layer norm, packed": (RNN(3, 20, layer_norm=True), 0, 3, (4, 4, 2)),
+}
+
+
+@on_host
+@pytest.mark.parametrize("case", MODELS)
+def test_kernels_compute_each_of_several_models_as_alone(case: str) -> None:
+    layer, units, models, rows = MODELS[case]
+    cell, walk = layer.cell, Walk(rows, False)
+    if units:
+        loop = host_loop(layer, torch.float32, units)
+        assert (loop.plans(walk.batch, models)[0].together < models) == ("launches" in case)
+    else:
+        assert isinstance(cell, ColumnCell)
+        loop = HostRowLoop(cell.activate, cell.loop_sizes(), torch.float32, torch.device("cpu"))
+    torch.manual_seed(3)
+    single = []
+    for _ in range(models):
+        layer.reset_parameters()
+        p = {name: part.detach() for name, part in layer.parts().items()}
+        weight, extras = cell.loop_operands(p)
+        state = [torch.randn(walk.batch, *shape) / 2 for shape in cell.state_shapes]
+        above = [torch.randn(sum(rows), cell.hidden_size), *(torch.randn_like(entry) for entry in state)]
+        single.append((cell.project(torch.randn(sum(rows), 3), p), weight.contiguous(), state, list(extras), above))
+    together = tree_map_stack(single)
+    found, reference = both_ways(loop, walk, *together), cell.native_loop(torch.device("cpu"), torch.float32)
+    for k, inputs in enumerate(single):
+        for got, wanted in zip(found, both_ways(reference, walk, *inputs), strict=True):
+            torch.testing.assert_close(got[k], wanted, atol=2e-6, rtol=2e-5)
+
+
+def tree_map_stack(values: list[Any]) -> Any:
+    """The same tree of tensors, those of all values stacked."""
+    if isinstance(values[0], Tensor):
+        return torch.stack(values)
+    return type(values[0])(tree_map_stack(list(group)) for group in zip(*values))
+
+
+def both_ways(loop: Any, walk: Walk, gx: Tensor, weight: Tensor, state: Any, extras: Any, above: Any) -> list[Tensor]:
+    """Outputs, final state and gradients."""
+    final, history, saved = loop.forward(walk, gx, weight, state, extras, True)
+    dgx, dweight, *rest = loop.backward(walk, weight, state, extras, history, saved, above[0], above[1:])
+    return [history[0], *final, dgx, dweight, *(tensor for group in rest for tensor in group)]
+
+
+def test_plans_share_the_device_among_models() -> None:
+    small, large = Sizes(70, 280, 2, 0), Sizes(256, 1024, 2, 0)
+    best = plans(small, 10, 132, SHARED, 13)[0]
+    assert (best.parts, best.groups, best.together) == (1, 10, 13)  # one row a block, all at once
+    best = plans(small, 10, 132, SHARED, 104)[0]
+    assert (best.parts, best.together) == (1, 104)
+    assert best.groups < 10  # fewer blocks in the queue
+    best = plans(large, 10, 132, SHARED, 4)[0]
+    assert best.together == 4
+    assert best.parts > 1
+    for models in (2, 5, 50):
+        for plan in plans(large, 10, 132, SHARED, models):
+            assert plan.parts == 1 or plan.together * plan.blocks <= 132
+
+
 def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
     best = plans(Sizes(200, 800, 2, 0), 100, 132, SHARED)[0]
     assert (best.units, best.parts, best.groups) == (16, 13, 10)  # the fastest one on an H200

@@ -322,10 +322,16 @@ def inspected(x: Tensor) -> Any:
     return make("LSTM", torch.float32).inspect(x)
 
 
-def mapped(x: Tensor) -> Any:
+def mapped_twice(x: Tensor) -> Any:
     layer = make("LSTM", torch.float32)
     parameters: dict[str, Tensor] = dict(layer.named_parameters())
-    return vmap(lambda one: functional_call(layer, parameters, (one,))[0], in_dims=1)(x)
+    inner = vmap(lambda one: functional_call(layer, parameters, (one,))[0], in_dims=1)
+    return vmap(inner)(torch.stack((x, x)))
+
+
+def mapped_gradients(x: Tensor) -> Any:
+    layer = make("LSTM", torch.float32)
+    return vmap(torch.func.grad(lambda one: layer(one)[0].sum()), in_dims=1)(x)
 
 
 def traced(x: Tensor) -> Any:
@@ -350,7 +356,7 @@ def asked(x: Tensor) -> Any:
         return make("LSTM", torch.float32)(x)
 
 
-PLAIN = (zoned, inspected, mapped, traced, meta, general, other_heads, asked)
+PLAIN = (zoned, inspected, mapped_twice, mapped_gradients, traced, meta, general, other_heads, asked)
 
 
 @pytest.mark.parametrize("use", PLAIN, ids=lambda use: use.__name__)
@@ -375,7 +381,13 @@ def test_one_function_says_which_loop_runs_and_why() -> None:
     assert chosen(long, stepwise=True).reason == "zoneout or inspection acts between steps"
     assert chosen(long, torch.float64).reason == "types of number differ"
     assert chosen(long.to("meta")).reason == "no native loop runs on meta"
-    assert vmap(lambda x: x * len(chosen(x).reason), in_dims=3)(long[..., None]).max() > 0  # "... transformed"
+    seen = []
+    vmap(lambda x: seen.append(chosen(x)) or x, in_dims=3)(long[..., None])
+    vmap(vmap(lambda x: seen.append(chosen(x)) or x))(long[None, None])
+    vmap(lambda x: seen.append(chosen(long)) or x)(long)
+    torch.func.grad(lambda x: (seen.append(chosen(x)) or x).sum())(long)
+    reason = "tensors are traced or transformed"
+    assert [(choice.kind, choice.reason) for choice in seen] == [("native", ""), *[("plain", reason)] * 3]
     with use_loop("plain"):
         assert chosen(long).reason == "plain steps were asked for"
     with use_loop("native"):

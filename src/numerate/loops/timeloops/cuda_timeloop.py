@@ -119,11 +119,10 @@ def ways(hidden: int, batch: int, processors: int, models: int) -> list[tuple[in
     """
     found = []
     for units, parts in cuts(hidden, processors):
-        alone = parts == 1
-        for together in {1, models} if alone else {ceil(models / launches) for launches in range(1, models + 1)}:
-            if together * parts <= processors or alone:
+        for together in {ceil(models / times) for times in range(1, models + 1)}:  # at the same time
+            if together * parts <= processors or parts == 1:
                 rows_each = ceil(batch / min(batch, max(processors // (together * parts), 1)))
-                found.append((units, parts, models if alone else together, ceil(batch / rows_each), rows_each))
+                found.append((units, parts, together if parts > 1 else models, ceil(batch / rows_each), rows_each))
     return sorted(set(found))
 
 
