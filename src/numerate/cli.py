@@ -4,6 +4,7 @@ import inspect
 import re
 import shlex
 import sys
+import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,6 +166,9 @@ def run(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     backend: Annotated[str, typer.Option(help="auto, emitted, stacked, compiled or eager.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="Cores to use (default: all).")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop training after so long; the same command goes on from there.")
+    ] = None,
     out: Out = Path("results"),
 ) -> None:
     """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
@@ -176,9 +180,11 @@ def run(
     for experiment in select(ids):  # wrong options of any of them are refused before anything is trained
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
+    end = None if seconds is None else clock.monotonic() + seconds
     for work in works:
+        left = None if end is None else max(end - clock.monotonic(), 0.01)
         with _progress(work.experiment.id) as tell:
-            result = run_work(work, out, backend=backend, device=device, threads=threads, progress=tell)
+            result = run_work(work, out, backend=backend, device=device, threads=threads, progress=tell, seconds=left)
         _show(work.experiment.id, result, out)
 
 

@@ -42,21 +42,28 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor
     return c0, c1, c2, c3
 
 
-def words(seed: Tensor, domain: Tensor | int, step: Tensor | int, count: int) -> Tensor:
-    """``count`` random 32-bit words per seed, position 0 to count - 1; seed: (...) -> (..., count), int64."""
+def words(seed: Tensor, domain: Tensor | int, step: Tensor | int, count: int, first: int = 0) -> Tensor:
+    """``count`` random 32-bit words per seed, from position ``first`` on, a multiple of 4; (...) -> (..., count)."""
     seed = torch.as_tensor(seed, dtype=torch.int64)
     k0 = (seed & _MASK).unsqueeze(-1)
-    k1 = torch.as_tensor(domain, dtype=torch.int64, device=seed.device).expand(seed.shape).unsqueeze(-1)
-    step = torch.as_tensor(step, dtype=torch.int64, device=seed.device)
-    block = torch.arange((count + 3) // 4, dtype=torch.int64, device=seed.device)
+    k1 = _scalar(domain, seed.device).expand(seed.shape).unsqueeze(-1)
+    step = _scalar(step, seed.device)
+    block = torch.arange(first // 4, first // 4 + (count + 3) // 4, dtype=torch.int64, device=seed.device)
     zero = torch.zeros_like(block)
     out = philox4x32((block, zero + (step & _MASK), zero + (step >> 32), zero), (k0, k1))
     return torch.stack(torch.broadcast_tensors(*out), -1).flatten(-2)[..., :count]
 
 
-def uniform(seed: Tensor | int, domain: Domain | int, step: Tensor | int, count: int) -> Tensor:
-    """``count`` float32 numbers in [0, 1) per seed, multiples of 2**-24; seed: (...) -> (..., count)."""
-    return (words(torch.as_tensor(seed), int(domain), step, count) >> 8).to(torch.float32) * 2.0**-24
+def _scalar(value: Tensor | int, device: torch.device) -> Tensor:
+    """A whole number on a device; one of Python's is written there by the device, which a CUDA graph can record."""
+    if isinstance(value, Tensor):
+        return value.to(device, torch.int64)
+    return torch.full((), int(value), dtype=torch.int64, device=device)
+
+
+def uniform(seed: Tensor | int, domain: Domain | int, step: Tensor | int, count: int, first: int = 0) -> Tensor:
+    """``count`` float32 numbers in [0, 1) per seed, multiples of 2**-24; as :func:`words`."""
+    return (words(torch.as_tensor(seed), int(domain), step, count, first) >> 8).to(torch.float32) * 2.0**-24
 
 
 def first_words(seed: int, domain: Domain, step: int = 0) -> tuple[int, int, int, int]:

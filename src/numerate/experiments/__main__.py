@@ -24,10 +24,11 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--export", type=Path)
+    parser.add_argument("--seconds", type=float, help="stop training after so long, all experiments together")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
     asked = parser.parse_args()
     options = Options(asked.size, asked.seeds, None if asked.units is None else tuple(asked.units))
-    told = time.monotonic()
+    begun = told = time.monotonic()
 
     def tell(now: Progress) -> None:
         nonlocal told
@@ -39,6 +40,8 @@ def main() -> None:
         try:
             for work in [experiment.work(options) for experiment in select(asked.ids)]:
                 start = time.monotonic()
+                if asked.seconds is not None and start >= begun + asked.seconds:
+                    break
                 train(
                     work.trainings,
                     store,
@@ -47,6 +50,7 @@ def main() -> None:
                     device=asked.device,
                     progress=tell,
                     checkpoint_seconds=asked.checkpoint_seconds,
+                    seconds=None if asked.seconds is None else begun + asked.seconds - start,
                 )
                 print(f"{work.experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
         finally:

@@ -10,7 +10,7 @@ from numerate.experiments.unit_choice import is_own, resolve_units
 from numerate.published import show_range
 from numerate.results import Key, Row
 from numerate.tasks.task import Range
-from numerate.train import Training
+from numerate.train import NetworkTraining, Training
 from numerate.train.specification import Factory
 
 SIZES = ("smoke", "quick", "paper")
@@ -93,7 +93,7 @@ class Experiment:
 
     id: str
     title: str
-    trainings: Callable[[Options], list[Training]]
+    trainings: Callable[[Options], Sequence[Training | NetworkTraining]]
     show: Callable[["Work", list[Row], Path], ReportResult]
     about: str = ""
     reasons: tuple[str, ...] = ()
@@ -121,11 +121,19 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Work:
-    """An experiment at given options: its configurations and the keys of their runs, made once per command."""
+    """An experiment at given options: its configurations and the keys of their runs, made once per command.
+
+    Args:
+        experiment: what it is of.
+        options: what the user chose.
+        trainings: the configurations.
+        under_way: a sentence on runs that are trained in part, for the report.
+    """
 
     experiment: Experiment
     options: Options
-    trainings: tuple[Training, ...]
+    trainings: tuple[Training | NetworkTraining, ...]
+    under_way: str = ""
 
     @cached_property
     def run_keys(self) -> tuple[tuple[Key, ...], ...]:
@@ -138,7 +146,7 @@ class Work:
         return tuple(key for keys in self.run_keys for key in keys)
 
     @cached_property
-    def published(self) -> tuple[Training, ...]:
+    def published(self) -> tuple[Training | NetworkTraining, ...]:
         """The configurations of the published setting."""
         as_published = replace(self.options, size="paper", seeds=None)
         return self.trainings if self.options == as_published else tuple(self.experiment.trainings(as_published))
@@ -153,7 +161,7 @@ class Work:
             if key in finished
         ]
 
-    def finished(self, rows: Sequence[Row]) -> list[tuple[Training, int]]:
+    def finished(self, rows: Sequence[Row]) -> list[tuple[Training | NetworkTraining, int]]:
         """Configurations that ``rows`` hold runs of, and how many."""
         present = {row.key for row in rows}
         counts = [sum(key in present for key in keys) for keys in self.run_keys]

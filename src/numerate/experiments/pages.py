@@ -11,7 +11,7 @@ from numerate.experiments.unit_choice import join_units, short_name
 from numerate.labels import printable
 from numerate.published import show_range
 from numerate.results import Key, Row
-from numerate.train import Adam, Training
+from numerate.train import Adam, NetworkTraining, Training
 
 if TYPE_CHECKING:  # a machine that only trains has no jinja2
     from rich.console import Group
@@ -94,7 +94,9 @@ def _notes(work: Work, rows: list[Row], claims: "Sequence[Claim]", fewer: Sizes 
         reasons=[size, *reasons] if size else reasons,
         claims=claims,
         size=size,
-        missing=missing(work, {row.key for row in rows}),
+        missing=" ".join(
+            filter(None, (missing(work, {row.key for row in rows}), work.under_way and f"{work.under_way}."))
+        ),
         # fewer seeds alone are allowed for by the tests
         excuse=size if any(departure.name != "seeds" for departure in departures) else "",
         command=command(work),
@@ -161,7 +163,7 @@ def unlike_paper(work: Work, rows: Sequence[Row], fewer: Sizes | None = None) ->
 
 
 def _unlike(
-    measure: Callable[[Training], int | str], work: Work, finished: Sequence[Training]
+    measure: Callable[[Any], int | str], work: Work, finished: Sequence[Training | NetworkTraining]
 ) -> tuple[list[int | str], list[int | str]]:
     """A measure of our configurations and of the published ones of the same labels, where the two differ.
 
@@ -177,13 +179,13 @@ def _unlike(
     return ours, theirs
 
 
-def _lengths(training: Training) -> str:
+def _lengths(training: Training | NetworkTraining) -> str:
     """Lengths of the sequences in training and test, where the task has any."""
     task: Any = training.task
     return f"{task.length:,} and {task.test_length:,}" if hasattr(task, "test_length") else ""
 
 
-MEASURES: dict[str, Callable[[Training], int | str]] = {
+MEASURES: dict[str, Callable[[Any], int | str]] = {
     "steps": lambda training: training.steps,
     "inputs": lambda training: training.task.inputs,
     "time steps": _lengths,
@@ -262,12 +264,22 @@ def settings(work: Work, rows: Sequence[Row]) -> dict[str, str]:
         "size": work.options.size,
         "seeds": _listed(count for _, count in finished),
         "steps": _listed(t.steps for t in trainings),
-        "batch": _listed(t.batch for t in trainings) + ", fresh at every step",
+        **_batches(trainings),
         "evaluated every": _listed(t.evaluate_every for t in trainings) + " steps",
-        "validation and test examples": _listed(t.evaluation_size for t in trainings) + ", the same in every run",
         "optimiser": _listed(_optimiser(t.optimiser) for t in trainings),
         **({"a unit of your own is": work.experiment.own} if work.options.has_own_units else {}),
         "finished runs": f"{runs:,}, of which {diverged:,} diverged",
+    }
+
+
+def _batches(trainings: Sequence[Training | NetworkTraining]) -> dict[str, str]:
+    """Where the examples of the arithmetic runs among them come from."""
+    arithmetic = [training for training in trainings if isinstance(training, Training)]
+    if not arithmetic:
+        return {}
+    return {
+        "batch": _listed(t.batch for t in arithmetic) + ", fresh at every step",
+        "validation and test examples": _listed(t.evaluation_size for t in arithmetic) + ", the same in every run",
     }
 
 

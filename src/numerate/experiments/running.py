@@ -30,12 +30,15 @@ def run(
     device: str = "cpu",
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    seconds: float | None = None,
 ) -> ReportResult:
     """Train what ``experiment`` needs and the results file in ``out`` does not hold yet; write its report there.
 
-    A unit of your own is the class itself: ``run("primer2022/table11", Options(units=("NMU", MyUnit)))``.
+    A unit of your own is the class itself: ``run("primer2022/table11", Options(units=("NMU", MyUnit)))``. After
+    ``seconds`` training stops; the same call goes on from there.
     """
-    return run_work(_work(experiment, options), out, backend=backend, device=device, threads=threads, progress=progress)
+    work = _work(experiment, options)
+    return run_work(work, out, backend=backend, device=device, threads=threads, progress=progress, seconds=seconds)
 
 
 def run_work(
@@ -46,6 +49,7 @@ def run_work(
     device: str = "cpu",
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    seconds: float | None = None,
 ) -> ReportResult:
     """:func:`run` for a work list that is already made."""
     check(backend, device, threads)
@@ -60,6 +64,7 @@ def run_work(
             device=device,
             threads=threads,
             progress=progress,
+            seconds=seconds,
         )
         return _write_report(work, store, out)
 
@@ -122,9 +127,25 @@ def _write_report(work: Work, store: Store, out: str | Path) -> ReportResult:
     rows = work.rows_of(store.rows(keys=work.keys, lenient=True)) if work.keys else []
     if work.keys and not rows:
         needed = f"{command(work)} --out {shlex.quote(str(out))}"
-        raise ValueError(f"no finished run of {work.experiment.id} at size {work.options.size}; run: {needed}")
-    result = _show_complete(work, rows, folder)
+        unfinished = f"{under_way}; to go on" if (under_way := _under_way(work, store)) else "run"
+        raise ValueError(f"no finished run of {work.experiment.id} at size {work.options.size}; {unfinished}: {needed}")
+    result = _show_complete(replace(work, under_way=_under_way(work, store)), rows, folder)
     return replace(result, run=rows[0].key if rows else None)
+
+
+def _under_way(work: Work, store: Store) -> str:
+    """How many unfinished runs have a saved state, and how far they are; nothing if there are none."""
+    wanted = {tuple(key) for key in store.missing(work.keys)} if work.keys else set()
+    done, steps = 0, 0
+    runs = 0
+    for name in store.checkpoints() if wanted else ():
+        checkpoint = store.load_checkpoint(name)
+        keys = [key for key in checkpoint.meta.get("keys", ()) if tuple(key) in wanted] if checkpoint else []
+        if checkpoint and keys and "steps" in checkpoint.meta:
+            runs += len(keys)
+            done += checkpoint.meta["step"] * len(keys)
+            steps += checkpoint.meta["steps"] * len(keys)
+    return f"{runs:,} of the missing runs are under way, {done / steps:.0%} of their updates done" if runs else ""
 
 
 def _show_complete(work: Work, rows: list[Row], folder: Path) -> ReportResult:

@@ -1,8 +1,10 @@
 """What a run achieved. Success is judged here and nowhere else.
 
 The rules are the arithmetic papers': a run is solved if its test error at the best validation point lies below the
-threshold. A trainer reads best point, solved-at and sparsity off the whole curves (:func:`read_off`) and keeps them as
-scores, as stored curves may be thinned; :func:`judge` reads those scores, or the curves where there are none.
+threshold. A run that says itself whether it is ``solved`` is taken at its word: some tasks are judged by the training
+loss (:class:`numerate.tasks.batches.BatchTask`). A trainer reads best point, solved-at and sparsity off the whole
+curves (:func:`read_off`) and keeps them as scores, as stored curves may be thinned; :func:`judge` reads those scores,
+or the curves where there are none.
 """
 
 import math
@@ -118,7 +120,7 @@ def judge(row: Row, last: int | None = None) -> Outcome:
     scores = row.scores
     if last is None and "best_test" in scores:
         at, sparsity = scores.get("solved_at", math.nan), scores.get("best_sparsity", math.nan)
-        solved = bool(below_threshold(scores["best_test"], row.threshold))
+        solved = bool(scores.get("solved", below_threshold(scores["best_test"], row.threshold)))
         judged = Outcome(solved, int(at) if math.isfinite(at) else None, sparsity)
     else:
         steps, validation, test, sparsity = (row.curves.get(name, ()) for name in READ_OFF)

@@ -6,6 +6,7 @@
 from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
 from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
+from numerate.train.networks.specification import NetworkTraining, Stop
 from numerate.train.specification import Adam, Penalty, Restart, Training
 from numerate.train.trainer import Progress, train
 
@@ -14,9 +15,11 @@ __all__ = [
     "Adam",
     "LeastSquaresResult",
     "LevenbergMarquardt",
+    "NetworkTraining",
     "Penalty",
     "Progress",
     "Restart",
+    "Stop",
     "Training",
     "least_squares",
     "train",

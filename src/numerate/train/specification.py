@@ -155,8 +155,13 @@ class Training:
 
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The model of one run, its parameters drawn from the stream (seed, init, restarts)."""
-        with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), _Drawing(derived_seed(seed, Domain.INIT, restarts)):
-            return self.model(self.task.inputs, self.task.outputs)
+        return built(self.model, self.task.inputs, self.task.outputs, seed, restarts)
+
+
+def built(model: Factory, inputs: int, outputs: int, seed: int, restarts: int = 0) -> nn.Module:
+    """A model whose parameters are drawn from the stream (seed, init, restarts)."""
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), _Drawing(derived_seed(seed, Domain.INIT, restarts)):
+        return model(inputs, outputs)
 
 
 class _Drawing(TorchDispatchMode):

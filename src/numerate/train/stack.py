@@ -49,7 +49,7 @@ def of_parameters(model: nn.Module, function: Callable[[nn.Module], T]) -> Calla
     return lambda parameters: functional_call(wrapped, {f"model.{k}": v for k, v in parameters.items()}, ())
 
 
-def shown_name(training: Training) -> str:
+def shown_name(training: Any) -> str:
     """What a sentence calls a configuration's model."""
     return training.labels.get("unit") or getattr(training.model, "__name__", str(training.model))
 
@@ -224,7 +224,7 @@ def evaluation_uniforms(training: Training, split: Split) -> Tensor:
 class PenaltyScales:
     """Scale of each penalty at each step for each member: (K, steps, S), on ``device``."""
 
-    def __init__(self, runs: Sequence[Run], device: str = "cpu") -> None:
+    def __init__(self, runs: Sequence[Any], device: str = "cpu") -> None:
         kinds = list(dict.fromkeys(run.training.penalties for run in runs))
         self.kinds, self.device = kinds, device
         self.which = torch.tensor([kinds.index(run.training.penalties) for run in runs], device=device)

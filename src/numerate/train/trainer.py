@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,6 +20,9 @@ from numerate.results import Key, Provenance, Row, Store, canonical
 from numerate.results.outcome import judge, read_off
 from numerate.train import preflight, stack
 from numerate.train.backends import check, choose, evaluator, first_sentence
+from numerate.train.networks.group import NetworkGroup
+from numerate.train.networks.group import groups as network_groups
+from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
@@ -57,7 +60,7 @@ class Progress:
 
 
 def train(
-    trainings: Sequence[Training],
+    trainings: Sequence[Training | NetworkTraining],
     store: Store,
     *,
     experiment: str = "",
@@ -66,21 +69,26 @@ def train(
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     checkpoint_seconds: float = 5.0,
-) -> None:
-    """Train every run that ``store`` does not hold yet and add it there.
+    seconds: float | None = None,
+) -> bool:
+    """Train every run that ``store`` does not hold yet and add it there; whether all are there now.
 
     Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
-    interruptions. Killed at any moment, a second call continues at the last checkpoint.
+    interruptions. Killed at any moment, a second call continues at the last checkpoint. After ``seconds`` the state of
+    what is under way is saved, and the call ends.
     """
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond the usual 8 would wait for each other
     check(backend, device, threads)
     threads = threads or torch.get_num_threads()
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"seconds must be a number above 0, got {seconds!r}")
+    end = None if seconds is None else time.perf_counter() + seconds
     with one_thread():
-        _train(trainings, store, experiment, backend, device, threads, progress, checkpoint_seconds)
+        return _train(trainings, store, experiment, backend, device, threads, progress, checkpoint_seconds, end)
 
 
 def _train(
-    trainings: Sequence[Training],
+    trainings: Sequence[Training | NetworkTraining],
     store: Store,
     experiment: str,
     backend: str,
@@ -88,21 +96,32 @@ def _train(
     threads: int,
     progress: Callable[[Progress], None] | None,
     checkpoint_seconds: float,
-) -> None:
-    runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
+    end: float | None,
+) -> bool:
+    arithmetic = {key: Run(t, key.seed) for t in trainings if isinstance(t, Training) for key in t.run_keys()}
+    networks = {
+        key: NetworkRun(t, key.seed) for t in trainings if isinstance(t, NetworkTraining) for key in t.run_keys()
+    }
+    runs: dict[Key, Run | NetworkRun] = {**arithmetic, **networks}
     store.drop_damaged(runs)
     missing = set(store.missing(runs))
     store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
-    groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
+    parts = _groups(arithmetic)
+    groups = [kept for group in parts if (kept := {key: run for key, run in group.items() if key in missing})]
+    of_networks = list(network_groups({key: run for key, run in networks.items() if key in missing}, device))
     for group in groups:
         example = next(iter(group.values())).training
         if example.computation is None:  # untrainable models are rejected before training starts
             _cached_loop(example, None, backend, device, threads)
-    report = _Reporter(progress, total=len(runs), missing=len(missing), steps=_work(groups))
+    steps = _work(groups) + _work(of_networks)
+    report = _Reporter(progress, total=len(runs), missing=len(missing), steps=steps, end=end)
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
-    _take_turns(started, kind_of(device).concurrent_groups)
+    _take_turns(started, kind_of(device).concurrent_groups, report.time_is_up)
+    more = (NetworkGroup(group, store, experiment, device, threads) for group in of_networks)
+    _take_turns((_Queue(group.run(report, checkpoint_seconds), device) for group in more), 1, report.time_is_up)
     _drop_finished(store)
+    return report.finished == report.total
 
 
 def _drop_finished(store: Store) -> None:
@@ -139,8 +158,11 @@ class _Queue:
         return going
 
 
-def _take_turns(queues: Iterator[_Queue], at_once: int) -> None:
-    """Run all, ``at_once`` of them side by side: each queues its next steps while those before are being done."""
+def _take_turns(queues: Iterator[_Queue], at_once: int, time_is_up: Callable[[], bool]) -> None:
+    """Run all, ``at_once`` of them side by side: each queues its next steps while those before are being done.
+
+    When the time is up no more are begun; those that run save their state and end.
+    """
     running = deque(islice(queues, at_once))
     while running:
         place = next((i for i, queue in enumerate(running) if queue.ready()), 0)
@@ -148,7 +170,7 @@ def _take_turns(queues: Iterator[_Queue], at_once: int) -> None:
         del running[place]
         if queue.proceed():
             running.append(queue)
-        else:
+        elif not time_is_up():
             running.extend(islice(queues, 1))
 
 
@@ -168,15 +190,17 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
             yield dict(items[i : i + size])
 
 
-def _work(groups: Sequence[dict[Key, Run]]) -> int:
+def _work(groups: Sequence[Mapping[Key, Run | NetworkRun]]) -> int:
     return sum(run.training.steps for group in groups for run in group.values())
 
 
 class _Reporter:
     """Counts what is on disk and tells the caller."""
 
-    def __init__(self, tell: Callable[[Progress], None] | None, total: int, missing: int, steps: int) -> None:
-        self.tell, self.total, self.steps = tell, total, max(1, steps)
+    def __init__(
+        self, tell: Callable[[Progress], None] | None, total: int, missing: int, steps: int, end: float | None
+    ) -> None:
+        self.tell, self.total, self.steps, self.end = tell, total, max(1, steps), end
         self.finished, self.solved, self.trained, self.done_steps = total - missing, 0, 0, 0
         self.under_way: dict[str, int] = {}
         self.started = time.perf_counter()
@@ -187,6 +211,9 @@ class _Reporter:
         self.trained += len(rows)
         self.done_steps += steps
         self.solved += sum(judge(row).solved for row in rows)
+
+    def time_is_up(self) -> bool:
+        return self.end is not None and time.perf_counter() >= self.end
 
     def show(self, label: str, backend: str) -> None:
         if self.tell:
@@ -239,6 +266,9 @@ class _Group:
                 self._evaluate()
             if self.state.step == steps:
                 break
+            if report.time_is_up():
+                self._save()
+                return
             if time.perf_counter() - saved >= checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()

@@ -1,0 +1,82 @@
+"""Clipping and Adam on a matrix with a row for each run."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from numerate.train.specification import Adam
+
+GUARD = 1e-6
+"""Added to a norm before a limit is divided by it, as in torch."""
+
+
+@dataclass
+class State:
+    """All that an update changes; S runs of ``count`` numbers each.
+
+    Args:
+        parameters, first, second: (S, count): values, and the two moments of Adam.
+        ended: (S,), the update at which a number stopped being finite; -1 if none did.
+        frozen: (S,), whether a run takes no more updates, for whatever reason.
+    """
+
+    parameters: Tensor
+    first: Tensor
+    second: Tensor
+    ended: Tensor
+    frozen: Tensor
+
+    @classmethod
+    def start(cls, parameters: Tensor) -> "State":
+        count, device = len(parameters), parameters.device
+        moments = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        ended = torch.full((count,), -1, dtype=torch.int64, device=device)
+        return cls(parameters, *moments, ended, torch.zeros(count, dtype=torch.bool, device=device))
+
+
+def clipped(gradient: Tensor, kind: str | None, limit: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of each run, clipped by itself, and its norm before that; (S, n), (S, 1) -> (S, n), (S,)."""
+    norm = torch.linalg.vector_norm(gradient, dim=-1)
+    if kind == "norm":
+        gradient = gradient * (limit / (norm.unsqueeze(-1) + GUARD)).clamp(max=1.0)
+    elif kind == "value":
+        gradient = gradient.clamp(-limit, limit)
+    return gradient, norm
+
+
+def update_(
+    state: State,
+    gradient: Tensor,
+    step: Tensor,
+    rate: Tensor,
+    corrections: Tensor,
+    adam: Adam,
+    limits: tuple[Tensor, Tensor] | None,
+) -> None:
+    """One update, in place.
+
+    A run whose new numbers are not all finite keeps the old ones, moments too, and is frozen.
+
+    Args:
+        state: what is changed.
+        gradient: (S, n), clipped.
+        step: number of the update.
+        rate: (S, 1).
+        corrections: (2,): 1 - beta^t of both moments, t = step + 1.
+        adam: the other settings.
+        limits: lowest and highest values, (n,) each, or None.
+    """
+    (beta1, beta2), (correction1, correction2) = adam.betas, corrections.unbind()
+    first = state.first.lerp(gradient, 1 - beta1)
+    second = torch.addcmul(state.second * beta2, gradient, gradient, value=1 - beta2)
+    spread = (second / correction2).sqrt_().add_(adam.eps)
+    parameters = state.parameters - (rate / correction1) * (first / spread)
+    if limits is not None:
+        parameters = torch.minimum(torch.maximum(parameters, limits[0]), limits[1])
+    finite = parameters.isfinite().all(-1) & second.isfinite().all(-1)
+    kept = (state.frozen | ~finite).unsqueeze(-1)
+    for into, value in ((state.parameters, parameters), (state.first, first), (state.second, second)):
+        into.copy_(torch.where(kept, into, value))
+    state.ended.copy_(torch.where(~state.frozen & ~finite, step, state.ended))
+    state.frozen.copy_(state.frozen | ~finite)

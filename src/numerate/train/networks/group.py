@@ -1,0 +1,391 @@
+"""A group of runs from its first update, or its last checkpoint, to rows in the store."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from numerate.devices import kind_of
+from numerate.recurrent import Recurrent
+from numerate.results import Key, Provenance, Row, Store, canonical
+from numerate.results.outcome import below_threshold, best_points
+from numerate.train.backends import notice
+from numerate.train.networks.log import Log
+from numerate.train.networks.specification import NetworkRun, NetworkTraining
+from numerate.train.networks.stack import CHUNK, Stack
+from numerate.train.stack import shown_name
+
+MOST_POINTS = 200
+"""Longer curves are thinned before they are stored; what is read off them is computed from all points."""
+MOST_KEPT = 1_000_000
+"""Numbers of a network of which final and best weights are both stored; of larger ones the best alone."""
+AT_ONCE = 8
+"""Runs of a group on a CPU, each computed by itself; threads share them."""
+_CHUNK_SECONDS = 0.5  # a call for an end is answered after about so long
+_SAVING = 0.05  # largest share of the time that writing checkpoints may take
+
+
+def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
+    """How many runs a GPU computes at once: 1, 4 or 16, by the work of an update alone.
+
+    A stack is always filled up to that number. So the bits of a run do not depend on which others there are.
+    """
+    if not kind_of(device).asynchronous:
+        return 1
+    count = sum(p.numel() for p in model.parameters())
+    work = count * training.task.batch_size
+    if not any(isinstance(module, Recurrent) for module in model.modules()):
+        return 16 if work <= 1e8 else 1
+    return 16 if work <= 1e6 else 4 if work <= 4e6 else 1
+
+
+def groups(runs: dict[Key, NetworkRun], device: str) -> Iterator[dict[Key, NetworkRun]]:
+    """Runs of equal form together, as many as are trained at once."""
+    forms: dict[object, dict[Key, NetworkRun]] = {}
+    for key, run in runs.items():
+        forms.setdefault(run.training.form, {})[key] = run
+    for group in forms.values():
+        example = next(iter(group.values())).training
+        size = together(example, checked_model(example), device)
+        size = size if kind_of(device).asynchronous else AT_ONCE
+        items = list(group.items())
+        for i in range(0, len(items), size):
+            yield dict(items[i : i + size])
+
+
+def checked_model(training: NetworkTraining) -> nn.Module:
+    """The network of the first seed. Raises ValueError if it cannot be trained on the task."""
+    name, task = shown_name(training), training.task
+    try:
+        model = training.build(training.seeds[0])
+    except Exception as error:
+        sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
+        raise ValueError(f"{name} cannot make a network of {sizes}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(f"{name} has no parameters to train")
+    if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
+        raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
+    if task.carries and not hasattr(model, "initial_state"):
+        raise ValueError(f"{name} has no initial_state(x), which {type(task).__name__} needs: it carries the state")
+    return model
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Updates of one chunk."""
+
+    start: int
+    count: int
+
+
+class NetworkGroup:
+    """Runs of one form on their way to the store.
+
+    Args:
+        runs: by their keys; at most as many as are trained at once.
+        store: where rows and checkpoints go.
+        experiment: whose rows they are.
+        device: where to train.
+        threads: on a CPU, how many cores.
+    """
+
+    def __init__(self, runs: dict[Key, NetworkRun], store: Store, experiment: str, device: str, threads: int) -> None:
+        self.keys, self.runs = tuple(runs), tuple(runs.values())
+        self.training = self.runs[0].training
+        self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
+        self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
+        self.stacks = self._stacks()
+        self.backend = f"{'graph' if kind_of(device).asynchronous else 'each'}-{kind_of(device).name}"
+        self.seconds_each = 0.0
+
+    def _stacks(self) -> list[Stack]:
+        size = together(self.training, self.training.build(self.training.seeds[0]), self.device)
+        if size > 1:
+            filled = (*self.runs, *[self.runs[-1]] * (size - len(self.runs)))
+            stack = Stack(filled, self.device)
+            try:
+                stack.evaluate("validation")
+                return [stack]
+            except (RuntimeError, NotImplementedError) as error:
+                reason = str(error).partition("\n")[0]
+                notice(f"{shown_name(self.training)} cannot be stacked ({reason}); its runs are trained one by one")
+        return [Stack([run], self.device) for run in self.runs]
+
+    @property
+    def label(self) -> str:
+        return " ".join(str(v) for v in self.training.labels.values())
+
+    # From the first update to the last
+
+    def run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
+        """From the first update, or the last checkpoint, to rows in the store; pauses after every chunk.
+
+        When ``report.time_is_up()``, the state is saved and nothing more is done; but every call trains a little, so
+        that calls which are always cut come to an end.
+        """
+        started = saved = time.perf_counter()
+        self._restore_or_start()
+        pause, steps, trained = checkpoint_seconds, self.training.steps, False
+        while True:
+            if self.done == self._due():
+                self._evaluate()
+                if self.done == steps or self.over.all():
+                    break
+            now = time.perf_counter()
+            if trained and report.time_is_up():
+                self._save()
+                return
+            if now - saved >= pause:
+                self._save()
+                saved = time.perf_counter()
+                pause = max(checkpoint_seconds, (saved - now) / _SAVING)
+            report.under_way[self.name] = self.done * len(self.runs)
+            report.show(self.label, self.backend)
+            self._train()
+            trained = True
+            yield
+        self.seconds += time.perf_counter() - started
+        rows = self._rows()
+        with self.store.transaction():
+            self.store.add(rows)
+            self.store.drop_checkpoint(self.name)
+        report.add_rows(self.name, rows, steps * len(self.runs))
+        report.show(self.label, self.backend)
+
+    @property
+    def over(self) -> np.ndarray:
+        """(S,), whether a run takes no more updates."""
+        return np.isfinite(self.until)
+
+    def _due(self) -> int:
+        """The update before which the next evaluation takes place."""
+        return min(len(self.curves["validation"]) * self.training.evaluate_every, self.training.steps)
+
+    def _train(self) -> None:
+        most = CHUNK if self.seconds_each == 0 else max(1, int(_CHUNK_SECONDS / self.seconds_each))
+        most = min(most, 10) if self.seconds_each == 0 else min(most, CHUNK)
+        end = min(self._due(), self.done + most)
+        if epoch := self.training.task.epoch:
+            end = min(end, (self.done // epoch + 1) * epoch)
+        span, began = _Span(self.done, end - self.done), time.perf_counter()
+        found = self._over_stacks(lambda stack, at: self._train_stack(stack, at, span))
+        losses, norms, ended = (np.concatenate(parts, -1)[..., : len(self.runs)] for parts in zip(*found))
+        fresh = (ended >= 0) & ~np.isfinite(self.until)
+        self.diverged = np.where(fresh, ended, self.diverged)
+        self.until = np.where(fresh, ended + 1, self.until)
+        self.log.add(span.start, losses, norms, self.until)
+        self.done = end
+        self.seconds_each = (time.perf_counter() - began) / span.count
+
+    def _train_stack(self, stack: Stack, at: int, span: _Span) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if stack.state.frozen.all():
+            nothing = np.full((span.count, len(stack)), np.nan, np.float32)
+            return nothing, nothing, stack.state.ended.cpu().numpy()
+        validation = torch.as_tensor(self._last_validation(at, len(stack)), device=self.device)
+        losses, norms = stack.train(span.start, span.count, validation)
+        return losses.cpu().numpy(), norms.cpu().numpy(), stack.state.ended.cpu().numpy()
+
+    def _last_validation(self, at: int, count: int) -> np.ndarray:
+        errors = self.curves["validation"][-1][at : at + count]
+        return np.concatenate((errors, np.repeat(errors[-1:], count - len(errors)))).astype(np.float32)
+
+    def _over_stacks(self, work: Callable[[Stack, int], Any]) -> list[Any]:
+        """``work(stack, number of its first run)`` for each; threads share the stacks on a CPU."""
+        places = [(stack, sum(map(len, self.stacks[:k]))) for k, stack in enumerate(self.stacks)]
+        threads = 1 if kind_of(self.device).asynchronous else min(self.threads, len(places))
+        if threads == 1:
+            return [work(*place) for place in places]
+        with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
+            return list(pool.map(lambda place: work(*place), places))
+
+    # Evaluation
+
+    def _evaluate(self) -> None:
+        count = len(self.runs)
+        found = self._over_stacks(lambda stack, at: self._evaluate_stack(stack))
+        point = {name: np.concatenate([part[name] for part in found])[:count] for name in found[0]} | self.log.read()
+        for name, values in point.items():
+            self.curves.setdefault(name, []).append(values)
+        better = point["validation"] < self.best_validation
+        self.since_best = np.where(better, 0, self.since_best + 1)
+        self.best_validation = np.where(better, point["validation"], self.best_validation)
+        for stack, best, at in zip(self.stacks, self.best, self._starts()):
+            chosen = torch.zeros(len(stack), 1, dtype=torch.bool)
+            part = torch.as_tensor(better[at : at + len(stack)])
+            chosen[: len(part), 0] = part
+            best.copy_(torch.where(chosen.to(self.device), stack.state.parameters, best))
+        self._stop_early()
+
+    def _evaluate_stack(self, stack: Stack) -> dict[str, np.ndarray]:
+        curves = {}
+        for split in ("validation", "test"):
+            for name, value in stack.evaluate(split).items():
+                curves[split if name == "error" else f"{split}_{name}"] = value.cpu().numpy()
+        return curves | {"sparsity": stack.sparsity().float().cpu().numpy()}
+
+    def _starts(self) -> list[int]:
+        return [sum(map(len, self.stacks[:k])) for k in range(len(self.stacks))]
+
+    def _stop_early(self) -> None:
+        rule = self.training.stop
+        if rule is None:
+            return
+        due = np.zeros(len(self.runs), bool)
+        if rule.solved:
+            due |= self._is_solved()
+        if rule.patience is not None:
+            due |= self.since_best >= rule.patience
+        due &= ~self.over
+        self.until = np.where(due, self.done, self.until)
+        for stack, at in zip(self.stacks, self._starts()):
+            part = torch.as_tensor(due[at : at + len(stack)])
+            stack.state.frozen[: len(part)] |= part.to(self.device)
+
+    def _is_solved(self) -> np.ndarray:
+        if self.training.task.judged == "train":
+            return np.isfinite(self.log.solved)
+        return below_threshold(self.curves["validation"][-1], self._thresholds())
+
+    def _thresholds(self) -> np.ndarray:
+        return np.array([float(run.training.task.threshold()) for run in self.runs])
+
+    # Checkpoints
+
+    def _restore_or_start(self) -> None:
+        count, task = len(self.runs), self.training.task
+        by_training_loss = task.judged == "train"
+        thresholds = self._thresholds() if by_training_loss else np.full(count, np.nan)
+        self.log = Log(count, task.window if by_training_loss else 1, thresholds)
+        self.curves: dict[str, list[np.ndarray]] = {"validation": []}
+        self.best = [stack.state.parameters.clone() for stack in self.stacks]
+        self.best_validation = np.full(count, np.inf)
+        self.since_best = np.zeros(count, np.int64)
+        self.until, self.diverged = np.full(count, np.inf), np.full(count, -1)
+        self.done, self.seconds = 0, 0.0
+        checkpoint = self.store.load_checkpoint(self.name)
+        if checkpoint is not None:
+            self._restore(checkpoint.arrays, checkpoint.meta)
+
+    def _restore(self, arrays: Any, meta: Any) -> None:
+        def tensor(name: str) -> Tensor:
+            return torch.from_numpy(np.array(arrays[name])).to(self.device)
+
+        for k, stack in enumerate(self.stacks):
+            for name, into in vars(stack.state).items():
+                into.copy_(tensor(f"{k}/{name}"))
+            for number, into in enumerate(stack.carried):
+                into.copy_(tensor(f"{k}/carried{number}"))
+            self.best[k].copy_(tensor(f"{k}/best"))
+        self.curves = {name[6:]: list(np.array(v)) for name, v in arrays.items() if name.startswith("curve/")}
+        for name in ("best_validation", "since_best", "until", "diverged"):
+            setattr(self, name, np.array(arrays[name]))
+        self.log.restore(arrays)
+        self.done, self.seconds = meta["step"], meta["seconds"]
+
+    def _save(self) -> None:
+        arrays: dict[str, Any] = {}
+        for k, stack in enumerate(self.stacks):
+            arrays |= {f"{k}/{name}": value.cpu().numpy() for name, value in vars(stack.state).items()}
+            arrays |= {f"{k}/carried{n}": value.cpu().numpy() for n, value in enumerate(stack.carried)}
+            arrays[f"{k}/best"] = self.best[k].cpu().numpy()
+        arrays |= {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
+        arrays |= {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
+        meta = {"step": self.done, "keys": self.keys, "seconds": self.seconds, "steps": self.training.steps}
+        self.store.checkpoint(self.name, arrays | self.log.arrays(), meta)
+
+    # Rows
+
+    def _rows(self) -> list[Row]:
+        curves = {name: np.stack(values, -1) for name, values in self.curves.items()}
+        points = curves["validation"].shape[1]
+        steps = np.minimum(np.arange(points, dtype=np.int64) * self.training.evaluate_every, self.training.steps)
+        timing = {"group_seconds": self.seconds, "group_runs": float(len(self.runs))}
+        provenance = Provenance.here(self.backend, timing, self.device)
+        weights = self._weights()
+        spelled: dict[int, tuple[Any, str]] = {}
+        for run in self.runs:
+            if id(run.training) not in spelled:
+                description = run.training.description()
+                spelled[id(run.training)] = description, canonical(description)
+        rows = []
+        for s, run in enumerate(self.runs):
+            own = int(np.searchsorted(steps, self.until[s])) + 1 if self.over[s] else points
+            mine = {name: values[s][:own] for name, values in curves.items()}
+            description, text = spelled[id(run.training)]
+            ended = int(self.diverged[s])
+            row = Row(
+                self.experiment,
+                description,
+                run.seed,
+                labels=run.training.labels,
+                status="finished" if ended < 0 else "diverged",
+                stopped_at=None if ended < 0 else ended,
+                reason="" if ended < 0 else self._reason(s, mine),
+                curves=_thinned({"steps": steps[:own]} | mine),
+                scores=self._scores(s, steps[:own], mine),
+                weights=weights[s],
+                provenance=provenance,
+            )
+            rows.append(row.spelled(text))
+        return rows
+
+    def _reason(self, s: int, curves: dict[str, np.ndarray]) -> str:
+        norm, mean = self.log.last_norm[s], curves["gradient_norm"]
+        usual = float(np.nanmedian(mean)) if np.isfinite(mean).any() else math.nan
+        return f"a parameter is no longer finite: gradient norm {norm:.3g}, usually {usual:.3g}"
+
+    def _scores(self, s: int, steps: np.ndarray, curves: dict[str, np.ndarray]) -> dict[str, float]:
+        threshold = float(self.runs[s].training.task.threshold())
+        best = int(best_points(curves["validation"]))
+        below = np.flatnonzero(below_threshold(curves["test"], threshold))
+        first = float(steps[below[0]]) if len(below) else math.nan
+        scores = {
+            "threshold": threshold,
+            "best_step": float(steps[best]),
+            "best_validation": float(curves["validation"][best]),
+            "best_test": float(curves["test"][best]),
+            "best_sparsity": float(curves["sparsity"][best]),
+            "solved_at": float(self.log.solved[s]) if self.training.task.judged == "train" else first,
+            "parameters": float(self.stacks[0].layout.count),
+        }
+        more = [name for name in curves if name.startswith(("test_", "validation_"))]
+        scores |= {f"best_{name}": float(curves[name][best]) for name in more}
+        if self.over[s] and self.diverged[s] < 0:
+            scores["stopped_at"] = float(self.until[s])
+        by_test = bool(below_threshold(scores["best_test"], threshold))
+        solved = math.isfinite(scores["solved_at"]) if self.training.task.judged == "train" else by_test
+        return scores | {"solved": float(solved)}
+
+    def _weights(self) -> list[dict[str, dict[str, np.ndarray]]]:
+        """Of every run: moment -> name -> values."""
+        found: list[dict[str, dict[str, np.ndarray]]] = []
+        for stack, best in zip(self.stacks, self.best):
+            moments = {"final": stack.state.parameters, "best": best}
+            if stack.layout.count > MOST_KEPT:
+                del moments["final"]
+            views = {moment: stack.layout.views(rows.cpu()) for moment, rows in moments.items()}
+            for s in range(len(stack)):
+                found.append(
+                    {
+                        moment: {name: v[s].cpu().numpy().copy() for name, v in (named | stack.fixed).items()}
+                        for moment, named in views.items()
+                    }
+                )
+        return found[: len(self.runs)]
+
+
+def _thinned(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """At most about MOST_POINTS points, the first and the last among them."""
+    count = len(curves["steps"])
+    every = max(1, -(-(count - 1) // MOST_POINTS))
+    kept = np.unique([*range(0, count, every), count - 1])
+    return {name: values[kept] for name, values in curves.items()}

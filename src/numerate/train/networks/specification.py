@@ -1,0 +1,133 @@
+"""What to train of networks that learn from batches: sequences, text, images."""
+
+import json
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+
+from numerate.results import Key, config_hash
+from numerate.tasks.batches import BatchTask
+from numerate.train.identity import describe
+from numerate.train.specification import Adam, Factory, Penalty, built
+
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a run ends before its last update; it is looked at after every evaluation.
+
+    Args:
+        solved: end once the run is solved.
+        patience: end after so many evaluations without a better validation error; None: never.
+    """
+
+    solved: bool = False
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience must be at least 1, got {self.patience}")
+
+
+@dataclass(frozen=True)
+class NetworkTraining:
+    """One configuration of a network that learns from batches, and the seeds to run it with.
+
+    :class:`~numerate.train.Training` is for thousands of small models on numbers drawn at every step; this is for
+    sequences and data sets. Both go through :func:`numerate.train.train`.
+
+    Args:
+        model: (inputs, outputs) -> network: a class, a ``functools.partial`` of one, or a function that can be
+            imported by name. ``network(x)`` is the prediction; for a task that carries its state,
+            ``network(x, state)`` is (prediction, state), and ``network.initial_state(x)`` the first state, whose
+            tensors have the batch as their second dimension.
+        task: gives batches, loss and measures.
+        seeds: one run each.
+        optimiser: Adam; with ``clip="norm"`` the gradient of each run is clipped by itself.
+        schedule: numbers of updates, (n,) float64 -> factors of the rate; None: 1.
+        penalties: added to the loss. A penalty's function sees the network right after the forward pass.
+        steps: updates.
+        evaluate_every: updates between two evaluations.
+        stop: when to end before the last update.
+        precision: ``bfloat16`` rounds matrix products on a GPU; ``float32`` is exact there too (TF32 is off).
+        labels: What a table or picture calls this configuration; not part of its identity.
+    """
+
+    model: Factory
+    task: BatchTask
+    seeds: tuple[int, ...]
+    optimiser: Adam = Adam()  # noqa: RUF009 (frozen)
+    schedule: Callable[[Tensor], Tensor] | None = None
+    penalties: tuple[Penalty, ...] = ()
+    steps: int = 10_000
+    evaluate_every: int = 100
+    stop: Stop | None = None
+    precision: Precision = "float32"
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        object.__setattr__(self, "penalties", tuple(self.penalties))
+        try:
+            object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
+        except TypeError:
+            raise ValueError(f"seeds must be whole numbers, got {self.seeds!r}") from None
+        for name in ("steps", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if any(not 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError("seeds must be whole numbers from 0 to 4294967295")
+        if self.precision not in get_args(Precision):
+            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+
+    def _check_kinds(self) -> None:
+        """Raise TypeError for a part of the wrong kind, which training would trip over later."""
+        if not callable(self.model):
+            raise TypeError(f"model must be a class or function of (inputs, outputs), got {self.model!r}")
+        if not isinstance(self.optimiser, Adam):
+            raise TypeError(f"optimiser must be an Adam, got {self.optimiser!r}")
+        if not isinstance(self.stop, Stop | None):
+            raise TypeError(f"stop must be a Stop or None, got {self.stop!r}")
+        if self.schedule is not None and not callable(self.schedule):
+            raise TypeError(f"schedule must be a function of the updates' numbers, got {self.schedule!r}")
+        if not isinstance(self.penalties, Iterable) or not all(isinstance(p, Penalty) for p in self.penalties):
+            raise TypeError(f"penalties must be a sequence of Penalty, got {self.penalties!r}")
+        if not isinstance(self.labels, Mapping):
+            raise TypeError(f"labels must map names to values, got {self.labels!r}")
+        needed = ("inputs", "outputs", "batch", "evaluation", "loss", "measures")
+        if lacking := [name for name in needed if not hasattr(self.task, name)]:
+            raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
+
+    def description(self) -> dict[str, Any]:
+        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
+        return {f.name: describe(getattr(self, f.name)) for f in fields(self) if f.name not in ("seeds", "labels")}
+
+    def run_keys(self) -> list[Key]:
+        """One key per run: hash of the configuration, and seed."""
+        config = config_hash(self.description())
+        return [Key(config, seed) for seed in self.seeds]
+
+    @property
+    def form(self) -> Hashable:
+        """Configurations of equal form are trained in one stack; they may differ in rates, limits and schedules."""
+        model = json.dumps(describe(self.model), sort_keys=True)
+        functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
+        adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
+        task = json.dumps(describe(self.task), sort_keys=True)
+        return model, task, functions, adam, self.steps, self.evaluate_every, self.stop, self.precision
+
+    def build(self, seed: int, restarts: int = 0) -> nn.Module:
+        """The network of one run, its parameters drawn from the stream (seed, init, restarts)."""
+        return built(self.model, self.task.inputs, self.task.outputs, seed, restarts)
+
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """A configuration and a seed."""
+
+    training: NetworkTraining
+    seed: int

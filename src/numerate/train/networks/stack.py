@@ -1,0 +1,237 @@
+"""Runs of one form that are computed together.
+
+A stack of one run is computed as it is written. A larger one is the same function under ``vmap``, with a row of
+parameters for each run. On a GPU an update, its data and its log are one CUDA graph.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from numerate.devices import kind_of
+from numerate.tasks.batches import Batch, BatchTask, HeldOut
+from numerate.train.networks.adam import State, clipped, update_
+from numerate.train.networks.flat import Layout
+from numerate.train.networks.member import Carried, Member, Tensors
+from numerate.train.networks.specification import NetworkRun
+from numerate.train.stack import PenaltyScales
+
+CHUNK = 1000
+"""Most updates between two looks at the log."""
+_WARM_UP = 3  # updates before a graph is recorded, as torch asks for
+
+
+class Stack:
+    """The parameters of some runs and all that changes them.
+
+    Args:
+        runs: of one form. More than one: ``vmap`` must be able to follow the network.
+        device: where they are trained.
+    """
+
+    def __init__(self, runs: Sequence[NetworkRun], device: str) -> None:
+        self.runs, self.device = tuple(runs), device
+        self.training = runs[0].training
+        self.task: BatchTask = self.training.task
+        self.member = Member(self.training, device)
+        self.layout = Layout(self.member.model.model)
+        self._make_start()
+        settings = [run.training.optimiser for run in runs]
+        self.seeds = torch.tensor([run.seed for run in runs], device=device)
+        self.rate = torch.tensor([[adam.rate] for adam in settings], device=device)
+        self.limit = torch.tensor([[adam.limit] for adam in settings], device=device)
+        self.limits = self.layout.limits(device)
+        self.data = {name: value.to(device) for name, value in _data(self.task).items()}
+        self.order: Tensors = {}
+        self.evaluations: dict[tuple[HeldOut, int], Batch] = {}
+        self.step = torch.zeros((), dtype=torch.int64, device=device)
+        self.carried = self._first_state()
+        self.scales = PenaltyScales(self.runs, device)
+        self._make_tables()
+        self._replay: Callable[[], None] | None = None
+        self._epoch = -1
+
+    def _make_start(self) -> None:
+        """Parameters as every run draws them, and what is not trained."""
+        rows, fixed = [], []
+        for run in self.runs:
+            model = run.training.build(run.seed)
+            named = dict(model.named_parameters()) | dict(model.named_buffers())
+            values = [named[name].detach().float().flatten() for name in self.layout.shapes]
+            rows.append(torch.cat(values) if values else torch.zeros(0))
+            fixed.append({name: named[name].detach() for name in self.layout.fixed})
+        self.state = State.start(torch.stack(rows).to(self.device))
+        self.fixed = {name: torch.stack([f[name] for f in fixed]).to(self.device) for name in self.layout.fixed}
+
+    def _make_tables(self) -> None:
+        """What the updates of a chunk look up by their place in it; written by the host, read by the graph."""
+        count, penalties = len(self.runs), len(self.training.penalties)
+        self.place = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.penalty_table = torch.zeros(CHUNK, count, penalties, device=self.device)
+        self.rate_table = torch.ones(CHUNK, count, device=self.device)
+        self.correction_table = torch.ones(CHUNK, 2, device=self.device)
+        self.losses, self.norms = (torch.zeros(CHUNK, count, device=self.device) for _ in range(2))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    # Training
+
+    def train(self, start: int, count: int, validation: Tensor) -> tuple[Tensor, Tensor]:
+        """Updates ``start`` to ``start + count``, at most CHUNK and within one epoch; losses and norms, (count, S).
+
+        Args:
+            start: number of the first update.
+            count: how many.
+            validation: the last validation errors, (S,), which may switch penalties on.
+        """
+        self._begin_epoch(start)
+        self.step.fill_(start)
+        self.place.zero_()
+        self._fill_tables(start, count, validation)
+        update = self._recorded() if kind_of(self.device).asynchronous else self._update
+        for _ in range(count):
+            update()
+        return self.losses[:count], self.norms[:count]
+
+    def _begin_epoch(self, step: int) -> None:
+        epoch = step // self.task.epoch if self.task.epoch else 0
+        if epoch == self._epoch:
+            return
+        orders = [self.task.order(run.seed, epoch) for run in self.runs]
+        for name in orders[0]:
+            fresh = torch.stack([order[name] for order in orders]).to(self.device)
+            if name in self.order:
+                self.order[name].copy_(fresh)  # in place: a recorded graph knows the address
+            else:
+                self.order[name] = fresh
+        self._epoch = epoch
+
+    def _fill_tables(self, start: int, count: int, validation: Tensor) -> None:
+        t = torch.arange(start, start + count, dtype=torch.float64)
+        self.penalty_table[:count] = self.scales(start, count, validation).permute(1, 2, 0)
+        schedules = [run.training.schedule for run in self.runs]
+        factors = {id(s): torch.as_tensor(s(t)).float().expand(count) for s in schedules if s is not None}
+        ones = torch.ones(count)
+        self.rate_table[:count] = torch.stack([factors.get(id(s), ones) for s in schedules], -1)
+        betas = torch.tensor(self.training.optimiser.betas, dtype=torch.float64)
+        self.correction_table[:count] = (1 - betas ** (t.unsqueeze(-1) + 1)).float()
+
+    def _update(self) -> None:
+        leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
+        scales = self.penalty_table.index_select(0, self.place)[0]
+        rate = self.rate * self.rate_table.index_select(0, self.place)[0].unsqueeze(-1)
+        with torch.enable_grad():
+            total, (loss, carried) = self._loss(leaves | self.fixed, scales)
+            gradients = torch.autograd.grad(total.sum(), list(leaves.values()), allow_unused=True)
+        with torch.no_grad():
+            adam = self.training.optimiser
+            gradient, norm = clipped(self.layout.rows(gradients, self.state.parameters), adam.clip, self.limit)
+            corrections = self.correction_table.index_select(0, self.place)[0]
+            update_(self.state, gradient, self.step, rate, corrections, adam, self.limits)
+            for into, value in zip(self.carried, carried):
+                into.copy_(value)
+            self.losses.index_copy_(0, self.place, loss.unsqueeze(0).float())
+            self.norms.index_copy_(0, self.place, norm.unsqueeze(0))
+            self.step.add_(1)
+            self.place.add_(1)
+
+    def _loss(self, values: Tensors, scales: Tensor) -> tuple[Tensor, tuple[Tensor, Carried]]:
+        if len(self) == 1:
+            alone = _only(values), _only(self.carried), self.seeds[0], self.step, scales[0]
+            total, (loss, carried) = self.member.loss(*alone, self.data | _only(self.order))
+            return total.unsqueeze(0), (loss.unsqueeze(0), tuple(entry.unsqueeze(0) for entry in carried))
+        shared = dict.fromkeys(self.data) | dict.fromkeys(self.order, 0)
+        together = vmap(self.member.loss, in_dims=(0, 0, 0, None, 0, shared))
+        return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
+
+    def _recorded(self) -> Callable[[], None]:
+        """An update as the replay of one CUDA graph."""
+        if self._replay is None:
+            changed = [*vars(self.state).values(), *self.carried, self.step, self.place, self.losses, self.norms]
+            before = [value.clone() for value in changed]
+            side = torch.cuda.Stream(self.device)
+            side.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(side):
+                for _ in range(_WARM_UP):
+                    self._update()
+            torch.cuda.current_stream(self.device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._update()
+            for into, value in zip(changed, before):
+                into.copy_(value)
+            self._replay = graph.replay
+        return self._replay
+
+    # Evaluation
+
+    @torch.no_grad()
+    def evaluate(self, split: HeldOut, parameters: Tensor | None = None) -> Tensors:
+        """The task's measures on a split, as means; name -> (S,)."""
+        values = self.layout.views(self.state.parameters if parameters is None else parameters) | self.fixed
+        totals: dict[str, Tensor] = {}
+        carried: Carried | None = None
+        for index in range(self.task.evaluations(split)):
+            batch = self._held_out(split, index)
+            carried = self._start(values, batch) if carried is None else carried
+            found, carried = self._measures(values, carried, batch)
+            for name, value in found.items():
+                totals[name] = totals[name] + value.double() if name in totals else value.double()
+        return {name: (value[:, 0] / value[:, 1]).float() for name, value in totals.items()}
+
+    def _held_out(self, split: HeldOut, index: int) -> Batch:
+        """An evaluation batch on the device; those of tasks without a data set are made once."""
+        if (split, index) in self.evaluations:
+            return self.evaluations[split, index]
+        made = self.task.evaluation(split, index, self.data)
+        mask, reset = (None if part is None else part.to(self.device) for part in (made.mask, made.reset))
+        batch = Batch(made.x.to(self.device), made.y.to(self.device), mask, reset)
+        if self.task.epoch is None:
+            self.evaluations[split, index] = batch
+        return batch
+
+    @torch.no_grad()
+    def sparsity(self) -> Tensor:
+        """The sparsity error of every run, (S,)."""
+        values = self.layout.views(self.state.parameters) | self.fixed
+        return torch.stack([self.member.sparsity({k: v[s] for k, v in values.items()}) for s in range(len(self))])
+
+    def _measures(self, values: Tensors, carried: Carried, batch: Batch) -> tuple[Tensors, Carried]:
+        if len(self) == 1:
+            found, carried = self.member.measures(_only(values), _only(carried), batch)
+            return {name: v.unsqueeze(0) for name, v in found.items()}, tuple(entry.unsqueeze(0) for entry in carried)
+        return vmap(lambda values, carried: self.member.measures(values, carried, batch))(values, carried)
+
+    def _start(self, values: Tensors, batch: Batch) -> Carried:
+        if not self.task.carries:
+            return ()
+        states = [self.member.start({k: v[s] for k, v in values.items()}, batch) for s in range(len(self))]
+        return tuple(torch.stack(entries) for entries in zip(*states))
+
+    @torch.no_grad()
+    def _first_state(self) -> Carried:
+        """The state before the first update."""
+        if not self.task.carries:
+            return ()
+        self._epoch = -1
+        self._begin_epoch(0)
+        batch = self.task.batch(self.seeds[0], self.step, self.data | _only(self.order))
+        return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
+
+
+def _only(values: Any) -> Any:
+    """Those of the only run of a stack."""
+    if isinstance(values, dict):
+        return {name: value[0] for name, value in values.items()}
+    return tuple(value[0] for value in values)
+
+
+@lru_cache(maxsize=4)
+def _data(task: BatchTask) -> Tensors:
+    """Read once per process: several groups train on one data set."""
+    return task.data()

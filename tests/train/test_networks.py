@@ -1,0 +1,278 @@
+"""Networks that learn from batches: equal to plain torch, whatever runs beside them, and never lost."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numerate.recurrent import LSTM
+from numerate.results import Store
+from numerate.results.outcome import judge
+from numerate.streams import Domain, uniform
+from numerate.tasks.batches import Batch
+from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
+from numerate.train.networks.log import Log
+from numerate.train.networks.specification import NetworkRun
+from numerate.train.networks.stack import Stack
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Running sums of sequences; solved below a mean squared error."""
+
+    length: int = 6
+    batch_size: int = 4
+    carries: bool = False
+    limit: float = 0.0
+    judged: Any = "test"
+    window: int = 3
+    inputs = 1
+    outputs = 1
+    epoch = None
+
+    @property
+    def form(self) -> Any:
+        return self
+
+    def data(self) -> dict[str, Tensor]:
+        return {}
+
+    def order(self, seed: int, epoch: int) -> dict[str, Tensor]:
+        return {}
+
+    def examples(self, uniforms: Tensor, step: Tensor) -> Batch:
+        x = uniforms.view(self.length, self.batch_size, 1)
+        reset = (step % 3 == 0).expand(self.batch_size) if self.carries else None
+        return Batch(x, x.cumsum(0), None, reset)
+
+    def batch(self, seed: Tensor, step: Tensor, data: Any) -> Batch:
+        return self.examples(uniform(seed, Domain.TRAIN, step, self.length * self.batch_size), step)
+
+    def evaluations(self, split: Any) -> int:
+        return 2
+
+    def evaluation(self, split: Any, index: int, data: Any) -> Batch:
+        domain = Domain.TEST if split == "test" else Domain.VALIDATION
+        numbers = uniform(torch.tensor(7), domain, index, self.length * self.batch_size)
+        return self.examples(numbers, torch.tensor(index))
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        return F.mse_loss(prediction, batch.y)
+
+    def measures(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
+        count = torch.full((), float(batch.y.numel()))
+        return {"error": torch.stack((F.mse_loss(prediction, batch.y) * count, count))}
+
+    def threshold(self) -> float:
+        return self.limit
+
+
+class Reader(nn.Module):
+    """An LSTM with a linear readout."""
+
+    def __init__(self, inputs: int, outputs: int, hidden: int = 5, dropout: float = 0.0, carries: bool = False) -> None:
+        super().__init__()
+        self.layer, self.readout = LSTM(inputs, hidden), nn.Linear(hidden, outputs)
+        self.dropout, self.carries = nn.Dropout(dropout), carries
+
+    def initial_state(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.new_zeros(1, x.shape[1], self.layer.hidden_size) for _ in range(2))
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        y, state = self.layer(x, state)
+        prediction = self.readout(self.dropout(y))
+        return (prediction, state) if self.carries else prediction
+
+
+def training(**changes: Any) -> NetworkTraining:
+    settings: dict[str, Any] = {
+        "model": Reader, "task": Sums(), "seeds": (0, 1, 2), "steps": 12, "evaluate_every": 4,
+        "optimiser": Adam(1e-2, clip="norm", limit=0.5),
+    }  # fmt: skip
+    return NetworkTraining(**(settings | changes))
+
+
+def stacks(given: NetworkTraining) -> tuple[Stack, list[Stack]]:
+    """All runs in one stack, and each in one of its own."""
+    runs = [NetworkRun(given, seed) for seed in given.seeds]
+    return Stack(runs, "cpu"), [Stack([run], "cpu") for run in runs]
+
+
+def trained(path: Path, *trainings: NetworkTraining, **options: Any) -> dict[Any, Any]:
+    with Store(path / "results.sqlite") as store:
+        train(trainings, store, experiment="sums", **options)
+        return {row.key: row for row in store.rows()}
+
+
+# ---------------------------------------------------------------- against plain torch
+
+
+def plain_torch(given: NetworkTraining, seed: int) -> dict[str, Tensor]:
+    """The same run with torch's own optimiser and clipping."""
+    model, task = given.build(seed), given.task
+    optimiser = torch.optim.Adam(model.parameters(), given.optimiser.rate)
+    state: Any = None
+    for step in range(given.steps):
+        batch = task.batch(torch.tensor(seed), torch.tensor(step), {})
+        if task.carries:
+            state = None if step % 3 == 0 else tuple(entry.detach() for entry in state)
+            prediction, state = model(batch.x, state)
+        else:
+            prediction = model(batch.x)
+        optimiser.zero_grad()
+        task.loss(prediction, batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), given.optimiser.limit)
+        optimiser.step()
+    return {name: value.detach() for name, value in model.named_parameters()}
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_a_run_is_that_of_plain_torch(tmp_path: Path, carries: bool) -> None:
+    given = training(model=partial(Reader, carries=carries), task=Sums(carries=carries), seeds=(3,))
+    (row,) = trained(tmp_path, given).values()
+    for name, expected in plain_torch(given, 3).items():
+        np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_stacked_runs_are_those_of_single_ones(carries: bool) -> None:
+    given = training(model=partial(Reader, carries=carries, dropout=0.3), task=Sums(carries=carries))
+    together, single = stacks(given)
+    validation = torch.ones(3)
+    losses, norms = together.train(0, 8, validation)
+    for s, stack in enumerate(single):
+        alone = stack.train(0, 8, validation[:1])
+        torch.testing.assert_close(losses[:, s], alone[0][:, 0], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(norms[:, s], alone[1][:, 0], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            together.evaluate("test")["error"][s], stack.evaluate("test")["error"][0], rtol=1e-4, atol=1e-6
+        )
+
+
+def test_dropout_is_that_of_seed_and_update() -> None:
+    given = training(model=partial(Reader, dropout=0.5), seeds=(0, 0, 1))
+    losses, _ = stacks(given)[0].train(0, 4, torch.ones(3))
+    assert torch.equal(losses[:, 0], losses[:, 1])
+    assert not torch.equal(losses[:, 0], losses[:, 2])
+    without, _ = stacks(replace(given, model=Reader))[0].train(0, 4, torch.ones(3))
+    assert not torch.equal(losses, without)
+
+
+# ---------------------------------------------------------------- whatever runs beside, and never lost
+
+
+def test_a_run_does_not_depend_on_what_runs_beside_it(tmp_path: Path) -> None:
+    many = trained(tmp_path / "many", training(), training(optimiser=Adam(3e-2, clip="norm", limit=1.0)))
+    alone = trained(tmp_path / "alone", training(seeds=(1,)), threads=1)
+    assert all(many[key].digest == row.digest for key, row in alone.items())
+
+
+def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
+    given = training(model=partial(Reader, carries=True), task=Sums(carries=True), steps=60, evaluate_every=20)
+    whole = trained(tmp_path / "whole", given)
+    parts, calls = {}, 0
+    with Store(tmp_path / "parts.sqlite") as store:
+        while not train([given], store, seconds=1e-3) and calls < 9:
+            calls += 1
+        parts = {row.key: row for row in store.rows()}
+    assert 1 < calls < 9
+    assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+
+
+def test_a_diverging_run_is_a_result_and_leaves_its_neighbours_alone(tmp_path: Path) -> None:
+    wild = training(optimiser=Adam(3e38, clip="norm", limit=0.5), seeds=(0, 1))
+    rows = trained(tmp_path, training(), wild)
+    ended = [rows[key] for key in wild.run_keys()]
+    assert all(row.status == "diverged" and row.stopped_at == 0 and "gradient norm" in row.reason for row in ended)
+    assert all(np.isfinite(value).all() for row in ended for value in row.weights["final"].values())
+    assert all(not judge(row).solved and judge(row).diverged for row in ended)
+    quiet = trained(tmp_path / "quiet", training())
+    assert all(rows[key].digest == row.digest for key, row in quiet.items())
+
+
+# ---------------------------------------------------------------- rates, penalties, ends
+
+
+def test_a_rate_of_zero_changes_nothing(tmp_path: Path) -> None:
+    (row, *_) = trained(tmp_path, training(schedule=torch.zeros_like, seeds=(0,))).values()
+    for name, start in training().build(0).named_parameters():
+        np.testing.assert_array_equal(row.weights["final"][name], start.detach())
+
+
+def test_a_penalty_sees_the_network_and_its_schedule() -> None:
+    def size(model: nn.Module) -> Tensor:
+        return sum((p.square().sum() for p in model.parameters()), torch.zeros(()))
+
+    late = training(seeds=(0,), penalties=(Penalty(size, lambda t: (t >= 2).double()),))
+    (with_penalty,), (without,) = (stacks(given)[1] for given in (late, training(seeds=(0,))))
+    norms = [stack.train(0, 4, torch.ones(1))[1][:, 0] for stack in (with_penalty, without)]
+    assert torch.equal(norms[0][:2], norms[1][:2])
+    assert norms[0][2] != norms[1][2]
+
+
+@dataclass(frozen=True)
+class Easy(Sums):
+    """Solved from the first update on, by its training loss."""
+
+    limit: float = 1e9
+    judged: Any = "train"
+
+
+def test_a_run_stops_once_it_is_solved(tmp_path: Path) -> None:
+    (row,) = trained(tmp_path, training(task=Easy(), seeds=(0,), stop=Stop(solved=True))).values()
+    assert row.scores["solved_at"] == 3
+    assert row.scores["stopped_at"] == 4
+    assert judge(row).solved
+    assert list(row.curves["steps"]) == [0, 4]
+    assert math.isnan(row.curves["train"][0])
+
+
+def test_a_run_stops_when_its_patience_ends(tmp_path: Path) -> None:
+    given = training(schedule=torch.zeros_like, seeds=(0,), steps=40, stop=Stop(patience=2))
+    (row,) = trained(tmp_path, given).values()
+    assert row.scores["stopped_at"] == 8
+    assert row.scores["best_step"] == 0
+
+
+def test_solved_is_the_first_window_below_the_threshold() -> None:
+    log = Log(runs=2, window=3, thresholds=np.array([2.0, np.nan]))
+    losses = np.array([[5, 5], [4, 1], [1, 1], [1, 1], [1, 1]], np.float32)
+    for start in (0, 2):  # means of three: 10/3 at update 2, 2 at update 3, 1 at update 4
+        part = losses[start : start + 2] if start == 0 else losses[start:]
+        log.add(start, part, 2 * part, np.array([np.inf, 1]))
+    assert log.solved[0] == 5
+    assert np.isnan(log.solved[1])
+    found = log.read()
+    np.testing.assert_allclose(found["train"], [12 / 5, 5])
+    np.testing.assert_allclose(found["gradient_peak"], [10, 10])
+
+
+# ---------------------------------------------------------------- wrong settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"precision": "float8"}, "precision must be one of float32, bfloat16"),
+        ({"seeds": (-1,)}, "seeds must be whole numbers"),
+        ({"model": nn.Identity}, "no parameters to train"),
+        ({"model": partial(Reader, hidden=-1)}, "cannot make a network"),
+        ({"task": Sums(carries=True), "model": nn.Linear}, "needs: it carries the state"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        trained(tmp_path, training(**changes))
+
+
+def test_time_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="seconds must be a number above 0"):
+        trained(tmp_path, training(), seconds=0)
