@@ -13,15 +13,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from numerate.report import text
-from numerate.report.figures import BAND, FAINT, INK, PAPER, RATES, looks, name_decades, short
+from numerate.report.figures import BAND, COLOURS, FAINT, INK, MARKERS, PAPER, RATES, lay_out, short
 from numerate.results import Row
 from numerate.results.outcome import judge
 
+LEGEND = 1.6
+"""Inches at the right of a figure for the names of its curves."""
 STUCK = "#f3d9d3"
 """Colour of a task that no run has made headway on; as pale in a dark theme."""
+
+
+def looks(order: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Name -> (colour, marker), by its place."""
+    return {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(order)}
 
 
 @dataclass(frozen=True)
@@ -145,17 +152,33 @@ def plot_curves(
     return ax
 
 
-def legend(fig: Figure, series: Sequence[Curves], order: Sequence[str], first: str | None = None, **more: str) -> None:
-    """Names to the right of a figure, the lowest curve last, with the number of runs that diverged."""
+def panels(count: int, width: float, height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
+    """A figure of ``count`` panels of equal size, at most ``columns`` side by side, with room for a legend."""
+    columns = min(count, columns)
+    lines = -(-count // columns)
+    fig = Figure(figsize=(width * columns + LEGEND, height * lines))
+    axes = list(fig.subplots(lines, columns, squeeze=False).flat)
+    for ax in axes[count:]:
+        ax.set_visible(False)
+    return fig, axes[:count]
+
+
+def legend(fig: Figure, series: Sequence[Curves], order: Sequence[str], first: str | None = None, **marks: str) -> None:
+    """Lay a figure of :func:`panels` out, with names at its right, the lowest curve last; how many runs diverged.
+
+    ``marks``: further entries of hollow marks, such as ``published="o"``.
+    """
     look, handles = looks(order), []
     for group in sorted(series, key=lambda group: -np.nan_to_num(group.last, nan=np.inf)):
-        note = f" ({group.diverged} of {len(group.values)} diverged)" if group.diverged else ""
+        note = f"\n({group.diverged} of {len(group.values)} diverged)" if group.diverged else ""
         width = 2.2 if group.name == first else 1.3
         handles.append(Line2D([], [], color=look[group.name][0], lw=width, label=short(group.name) + note))
-    handles += [
-        Line2D([], [], ls="", marker=mark, mfc=PAPER, mec=FAINT, ms=5.5, label=what) for what, mark in more.items()
-    ]
-    fig.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.6, labelspacing=0.6)
+    for what, mark in marks.items():
+        handles.append(Line2D([], [], ls="", marker=mark, mfc=PAPER, mec=FAINT, ms=5.5, label=what))
+    width = fig.get_figwidth()
+    lay_out(fig, rect=(0, 0, 1 - LEGEND / width, 1), w_pad=2.0, h_pad=1.5)
+    place = 1 - (LEGEND - 0.1) / width, 0.5
+    fig.legend(handles=handles, loc="center left", bbox_to_anchor=place, handlelength=1.6, labelspacing=0.6)
 
 
 def plot_solved(ax: Axes, groups: Mapping[str, Sequence[Row]], *, order: Sequence[str], last: int) -> Axes:
@@ -176,7 +199,8 @@ def plot_solved(ax: Axes, groups: Mapping[str, Sequence[Row]], *, order: Sequenc
         ax.annotate(share, (1, line), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                     va="center", fontsize=7.5, color=INK if times else FAINT)  # fmt: skip
     ax.set_xscale("log")
-    ax.set_xlim(100, last)
+    ax.set_xlim(min(100, last / 10), last)
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.thousands_tick(value)))
     ax.set_yticks(range(len(groups)), [short(name) for name in groups])
     ax.set_ylim(len(groups) - 0.5, -0.5)
@@ -220,14 +244,12 @@ class Progress:
         runs: number of runs.
         time: median time to solve over all runs; None if fewer than half were solved.
         left: median of the last error as a share of that of guessing.
-        fastest: the shortest median time of any unit on the task.
     """
 
     solved: int
     runs: int
     time: float | None
     left: float
-    fastest: float | None = None
 
     @property
     def text(self) -> str:
@@ -238,19 +260,16 @@ class Progress:
 
     @property
     def colour(self) -> Any:
-        """From the fastest to those that are stuck."""
+        """Darker if solved sooner, on a logarithmic scale; pale if not solved."""
         if self.time is not None:
-            slower = np.log2(self.time / (self.fastest or self.time))
-            return RATES(float(np.clip(1 - slower / 8, 0.5, 1.0)))
-        return (
-            RATES(0.4)
-            if self.solved
-            else RATES(0.25)
-            if self.left < 0.7
-            else RATES(0.08)
-            if self.left < 0.95
-            else STUCK
-        )
+            return RATES(solved_shade(self.time))
+        shade = 0.36 if self.solved else 0.22 if self.left < 0.7 else 0.08
+        return STUCK if self.left >= 0.95 and not self.solved else RATES(shade)
+
+
+def solved_shade(time: float) -> float:
+    """From 1 at 100 updates to 0.5 at 100,000."""
+    return float(np.clip(1 - np.log10(max(time, 100) / 100) / 6, 0.5, 1.0))
 
 
 def progress(rows: Sequence[Row], baseline: float, quantity: str = "train") -> Progress:
@@ -269,7 +288,7 @@ def plot_progress(
     for (unit, task), cell in cells.items():
         line, column = units.index(unit), tasks.index(task)
         ax.add_patch(Rectangle((column - 0.47, line - 0.45), 0.94, 0.9, fc=cell.colour, ec="none", zorder=2))
-        dark = cell.time is not None and RATES(0.66)[0] >= cell.colour[0]
+        dark = cell.time is not None and solved_shade(cell.time) > 0.66
         weight = "bold" if cell.time is not None else "normal"
         ax.text(
             column, line, cell.text, ha="center", va="center", fontsize=8, weight=weight, zorder=3,
@@ -293,27 +312,12 @@ def plot_progress(
 def progress_legend(fig: Figure) -> None:
     """What the colours of :func:`plot_progress` mean."""
     keys = [
-        (RATES(1.0), "solved, fastest"),
-        (RATES(0.5), "solved, 16 times slower"),
-        (RATES(0.4), "some runs solved"),
-        (RATES(0.25), "learning"),
+        (RATES(1.0), "solved at update 100"),
+        (RATES(0.5), "at 100k"),
+        (RATES(0.36), "some runs solved"),
+        (RATES(0.22), "learning"),
+        (RATES(0.08), "slowly"),
         (STUCK, "no better than guessing"),
     ]
     handles = [Patch(fc=colour, ec="none", label=label) for colour, label in keys]
     fig.legend(handles=handles, loc="lower center", ncols=len(keys), fontsize=7.5, columnspacing=1.2, handlelength=1.2)
-
-
-__all__ = [
-    "Curves",
-    "Progress",
-    "curves",
-    "grouped",
-    "legend",
-    "name_decades",
-    "plot_beside",
-    "plot_curves",
-    "plot_progress",
-    "plot_solved",
-    "progress",
-    "progress_legend",
-]

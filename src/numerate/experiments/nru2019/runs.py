@@ -17,6 +17,7 @@ from numerate.report.learning import (
     curves,
     grouped,
     legend,
+    panels,
     plot_curves,
     plot_progress,
     plot_solved,
@@ -156,8 +157,7 @@ def curve_picture(rows: Sequence[Row], name: str = "curves") -> Picture:
     """The training loss along the updates, a panel for each task."""
     tasks, colours = by_task(rows), order(rows)
     with style():
-        fig = Figure(figsize=(4.6 * len(tasks) + 0.4, 3.7))
-        axes = fig.subplots(1, len(tasks), squeeze=False)[0]
+        fig, axes = panels(len(tasks), 4.2, 3.5)
         for ax, (task, members) in zip(axes, tasks.items()):
             guess = baseline(members)
             plot_curves(
@@ -167,7 +167,6 @@ def curve_picture(rows: Sequence[Row], name: str = "curves") -> Picture:
             ax.set_ylim(0, 1.3 * guess)
             ax.set_title(task)
         axes[0].set_ylabel("cross entropy in nats a step")
-        lay_out(fig, w_pad=2.0)
         legend(fig, curves(rows, "train"), colours, first="NRU")
     return Picture(
         name,
@@ -182,12 +181,11 @@ def solved_picture(rows: Sequence[Row], name: str = "solved") -> Picture:
     tasks, colours = by_task(rows), order(rows)
     lines = max(len(by_unit(members)) for members in tasks.values())
     with style():
-        fig = Figure(figsize=(4.6 * len(tasks) + 0.8, 0.9 + 0.32 * lines))
-        axes = fig.subplots(1, len(tasks), squeeze=False)[0]
+        fig, axes = panels(len(tasks), 4.6, 1.1 + 0.27 * lines)
         for ax, (task, members) in zip(axes, tasks.items()):
             plot_solved(ax, by_unit(members), order=colours, last=last_update(members))
             ax.set_title(task)
-        lay_out(fig, w_pad=3.0)
+        lay_out(fig, rect=(0, 0, 1 - 0.5 / fig.get_figwidth(), 1), w_pad=3.0)
     return Picture(
         name,
         fig,
@@ -200,9 +198,7 @@ def cells(rows: Sequence[Row]) -> dict[tuple[str, str], Progress]:
     """(unit, task) -> how far it came."""
     found: dict[tuple[str, str], Progress] = {}
     for task, members in by_task(rows).items():
-        here = {unit: progress(some, baseline(members)) for unit, some in by_unit(members).items()}
-        fastest = min((cell.time for cell in here.values() if cell.time is not None), default=None)
-        found |= {(unit, task): replace(cell, fastest=fastest) for unit, cell in here.items()}
+        found |= {(unit, task): progress(some, baseline(members)) for unit, some in by_unit(members).items()}
     return found
 
 
@@ -218,7 +214,7 @@ def overview_picture(rows: Sequence[Row]) -> Picture:
     return Picture(
         "overview",
         fig,
-        "Bold: the update at which the median run is solved, darker if faster. Otherwise the share of the loss of "
+        "Bold: the update at which the median run is solved, darker if sooner. Otherwise the share of the loss of "
         "guessing that is left at the end of training.",
     )
 

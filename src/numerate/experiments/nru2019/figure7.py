@@ -1,0 +1,75 @@
+"""Figure 7: gradient norms of NRU, JANET and LSTM-chrono on the copying task."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.nru2019.runs import order, trainings
+from numerate.experiments.pages import picture_page
+from numerate.experiments.remarks import about, reasons
+from numerate.report import Claim, Page, Picture
+from numerate.report.figures import name_decades, style
+from numerate.report.learning import Curves, curves, legend, panels, plot_curves
+from numerate.results import Row
+from numerate.tasks import Copying
+
+TOP = ("NRU", "JANET", "LSTM-chrono")
+EARLY = 5_000
+"""Updates that count as the initial stages."""
+HIGHER = (
+    "Significantly higher gradient norms for NRU during the initial stages (our test: no overlap of runs until {:,})."
+)
+DECLINE = "NRU's gradient norms decline after it has converged (our test: the last fifth of updates below the first)."
+
+
+def draw(rows: Sequence[Row], options: Options) -> Page:
+    series, colours = curves(rows, "gradient_norm"), order(rows)
+    with style():
+        fig, (ax,) = panels(1, 6.4, 3.7)
+        plot_curves(ax, series, order=colours, first="NRU")
+        ax.set_yscale("log")
+        name_decades(ax.yaxis)
+        ax.set_ylabel("norm of the gradient")
+        legend(fig, series, colours, first="NRU")
+    caption = (
+        "The norm of the whole gradient before clipping, the mean between two points: median over seeds and, as a "
+        "band, the middle half of them."
+    )
+    return Page("NRU, Figure 7: gradient norms on the copying task", pictures=[Picture("norms", fig, caption)])
+
+
+def early_norms(series: Curves, until: int) -> np.ndarray:
+    """The mean norm of each run until an update."""
+    return series.values[:, (series.steps > 0) & (series.steps <= until)].mean(1)
+
+
+def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+    series = {group.name: group for group in curves(rows, "gradient_norm")}
+    if not all(name in series for name in TOP) or options.size == "smoke":
+        return [Claim(sentence.format(EARLY), "too little was run.") for sentence in (HIGHER, DECLINE)]
+    until = min(EARLY, int(series["NRU"].steps[-1]))
+    early = {name: early_norms(series[name], until) for name in TOP}
+    others = np.concatenate([early[name] for name in TOP[1:]])
+    higher = True if early["NRU"].min() > others.max() else False if early["NRU"].max() < others.min() else None
+    middle = series["NRU"].median[1:]
+    fifth = max(1, len(middle) // 5)
+    first, last = float(np.median(middle[:fifth])), float(np.median(middle[-fifth:]))
+    medians = ", ".join(f"{name} {np.median(values):.2g}" for name, values in early.items())
+    return [
+        Claim(HIGHER.format(until), f"medians {medians}.", higher),
+        Claim(DECLINE, f"{first:.2g}, then {last:.2g}.", last < first if options.size == "paper" else None),
+    ]
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="nru2019/figure7",
+        title="Figure 7: gradient norms of NRU, JANET and LSTM-chrono",
+        trainings=trainings([Copying(100)], TOP),
+        show=picture_page(draw, claims),
+        about=about("nru2019", "figure7"),
+        reasons=reasons("nru2019", "recall"),
+        units=TOP,
+    )
+]
