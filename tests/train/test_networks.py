@@ -70,7 +70,7 @@ class Sums:
         return F.mse_loss(prediction, batch.y)
 
     def measures(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        count = torch.full((), float(batch.y.numel()))
+        count = torch.full((), float(batch.y.numel()), device=prediction.device)
         return {"error": torch.stack((F.mse_loss(prediction, batch.y) * count, count))}
 
     def threshold(self) -> float:

@@ -19,8 +19,8 @@ struct New { float p, m, v; };
 __device__ New fresh(float p, float m, float v, float g, float rate, const float *corrections, const float *low,
                      const float *high, int64 column) {
   New n;
-  n.m = m + (g - m) * (1.0f - BETA1);
-  n.v = BETA2 * v + (1.0f - BETA2) * g * g;
+  n.m = m + (g - m) * REST1;
+  n.v = BETA2 * v + REST2 * g * g;
   n.p = p - rate / corrections[0] * (n.m / (sqrtf(n.v / corrections[1]) + EPS));
   if (low) n.p = fminf(fmaxf(n.p, low[column]), high[column]);
   return n;
@@ -47,8 +47,9 @@ extern "C" __global__ void write(ARGUMENTS) {
 
 @cache
 def _kernels(adam: tuple[float, float, float], device: torch.device) -> tuple[nvrtc.Kernel, nvrtc.Kernel]:
-    names = ("BETA1", "BETA2", "EPS")
-    source = "\n".join([*(f"#define {name} {value!r}f" for name, value in zip(names, adam)), _SOURCE])
+    beta1, beta2, eps = adam
+    numbers = {"REST1": 1 - beta1, "BETA2": beta2, "REST2": 1 - beta2, "EPS": eps}
+    source = "\n".join([*(f"#define {name} {float(value)!r}f" for name, value in numbers.items()), _SOURCE])
     look, write = (nvrtc.kernel(source, name, device, _THREADS) for name in ("look", "write"))
     return look, write
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -82,6 +83,20 @@ def checked_model(training: NetworkTraining) -> nn.Module:
     return model
 
 
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Matrix products and convolutions of float32 on a GPU without rounding to TF32, whatever torch is set to."""
+    places = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = False
+        yield
+    finally:
+        for place, value in zip(places, before):
+            place.allow_tf32 = value
+
+
 @dataclass(frozen=True)
 class _Span:
     """Updates of one chunk."""
@@ -132,6 +147,15 @@ class NetworkGroup:
     # From the first update to the last
 
     def run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
+        """As :meth:`_run`, with products in the precision that was asked for."""
+        parts = self._run(report, checkpoint_seconds)
+        while True:
+            with exact_products():
+                if next(parts, "ended") is not None:
+                    return
+            yield
+
+    def _run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
         """From the first update, or the last checkpoint, to rows in the store; pauses after every chunk.
 
         When ``report.time_is_up()``, the state is saved and nothing more is done; but every call trains a little, so
