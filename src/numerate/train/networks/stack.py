@@ -55,6 +55,8 @@ class Stack:
         self.scales = PenaltyScales(self.runs, device)
         self._make_tables()
         self._replay: Callable[[], None] | None = None
+        self._evaluators: dict[Any, tuple[Batch, Callable[[], None], Tensors]] = {}
+        self.records_evaluations = kind_of(device).asynchronous and not self.task.carries
         self._epoch = -1
 
     def _make_start(self) -> None:
@@ -156,18 +158,9 @@ class Stack:
         if self._replay is None:
             changed = [*vars(self.state).values(), *self.carried, self.step, self.place, self.losses, self.norms]
             before = [value.clone() for value in changed]
-            side = torch.cuda.Stream(self.device)
-            side.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(side):
-                for _ in range(_WARM_UP):
-                    self._update()
-            torch.cuda.current_stream(self.device).wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._update()
+            self._replay, _ = _graph(self._update, self.device)
             for into, value in zip(changed, before):
                 into.copy_(value)
-            self._replay = graph.replay
         return self._replay
 
     # Evaluation
@@ -181,10 +174,28 @@ class Stack:
         for index in range(self.task.evaluations(split)):
             batch = self._held_out(split, index)
             carried = self._start(values, batch) if carried is None else carried
-            found, carried = self._measures(values, carried, batch)
+            if parameters is None and self.records_evaluations:
+                found = self._replayed(values, batch)
+            else:
+                found, carried = self._measures(values, carried, batch)
             for name, value in found.items():
                 totals[name] = totals[name] + value.double() if name in totals else value.double()
         return {name: (value[:, 0] / value[:, 1]).float() for name, value in totals.items()}
+
+    def _replayed(self, values: Tensors, batch: Batch) -> Tensors:
+        """The measures of a batch by a CUDA graph, one for all batches of its shape."""
+        shape = tuple(batch.x.shape), tuple(batch.y.shape), batch.mask is None
+        if shape not in self._evaluators:
+            mask = None if batch.mask is None else batch.mask.clone()
+            place = Batch(batch.x.clone(), batch.y.clone(), mask)
+            replay, found = _graph(lambda: self._measures(values, (), place)[0], self.device)
+            self._evaluators[shape] = place, replay, found
+        place, replay, found = self._evaluators[shape]
+        for into, value in zip(place, batch):
+            if into is not None and value is not None:
+                into.copy_(value)
+        replay()
+        return {name: value.clone() for name, value in found.items()}
 
     def _held_out(self, split: HeldOut, index: int) -> Batch:
         """An evaluation batch on the device; those of tasks without a data set are made once."""
@@ -224,6 +235,20 @@ class Stack:
         self._begin_epoch(0)
         batch = self.task.batch(self.seeds[0], self.step, self.data | _only(self.order))
         return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
+
+
+def _graph(work: Callable[[], Any], device: str) -> tuple[Callable[[], None], Any]:
+    """``work`` as the replay of a CUDA graph, and its result, which each replay writes anew."""
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):
+            work()
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph.replay, result
 
 
 def _faster(device: str) -> tuple[Callable[..., None], Uniform]:
