@@ -26,9 +26,8 @@ TASKS = {
     "paper": Characters(),
 }
 
-
-def updates(options: Options) -> int:
-    return {"smoke": 3, "quick": 1_500}.get(options.size) or EPOCHS * TASKS["paper"].epoch
+UPDATES = {"smoke": 3, "quick": 1_500, "paper": EPOCHS * TASKS["paper"].epoch}
+EVALUATIONS = {"smoke": 1, "quick": 15, "paper": EPOCHS}
 
 
 def trainings(options: Options) -> list[NetworkTraining]:
@@ -36,7 +35,6 @@ def trainings(options: Options) -> list[NetworkTraining]:
     layers = text_layers() if options.size == "paper" else small_text_layers()
     default = ("GRU", "NRU") if options.size == "smoke" else UNITS
     chosen = choose_recipes(options.units, recipes(layers, carries=True), default=default)
-    steps = updates(options)
     return [
         NetworkTraining(
             recipe.model,
@@ -44,8 +42,8 @@ def trainings(options: Options) -> list[NetworkTraining]:
             options.seed_range(smoke=1, quick=1, paper=1),
             recipe.optimiser,
             penalties=recipe.penalties,
-            steps=steps,
-            evaluate_every=task.epoch if options.size == "paper" else max(1, steps // 15),
+            steps=UPDATES[options.size],
+            evaluate_every=UPDATES[options.size] // EVALUATIONS[options.size],
             labels={"unit": name, "task": "PTB characters"},
         )
         for name, recipe in chosen.items()
