@@ -25,20 +25,20 @@ class Characters:
     Args:
         batch_size: columns.
         length: T, steps of a batch.
-        used: batches of training, and of each held-out part, that are used; None: all.
+        evaluated: batches of each held-out part that are used; None: all.
     """
 
     batch_size: int = 128
     length: int = 150
-    used: int | None = None
+    evaluated: int | None = None
     judged: Literal["test", "train"] = "test"
     window: int = 50
 
     def __post_init__(self) -> None:
         positive("batch_size", self.batch_size)
         positive("length", self.length)
-        if self.used is not None:
-            positive("used", self.used)
+        if self.evaluated is not None:
+            positive("evaluated", self.evaluated)
         if self._steps("validation") <= self.length or not self.epoch:
             raise ValueError(f"the text does not fill a batch of {self.length:,} steps in {self.batch_size:,} columns")
 
@@ -60,7 +60,7 @@ class Characters:
 
     @property
     def epoch(self) -> int:
-        return min((self._steps("train") - 1) // self.length, self.used or ptb.CHARACTERS["train"])
+        return (self._steps("train") - 1) // self.length
 
     def _steps(self, part: str) -> int:
         """Characters of a column."""
@@ -86,7 +86,8 @@ class Characters:
         return self._predicting(data["train"][rows], (index == 0).expand(self.batch_size))
 
     def evaluations(self, split: HeldOut) -> int:
-        return min(-(-(self._steps(split) - 1) // self.length), self.used or ptb.CHARACTERS[split])
+        every = -(-(self._steps(split) - 1) // self.length)
+        return min(every, self.evaluated or every)
 
     def evaluation(self, split: HeldOut, index: int, data: Data) -> Batch:
         ids = data[split][index * self.length : (index + 1) * self.length + 1]

@@ -111,8 +111,8 @@ def show_memory(work: Work, rows: list[Row], folder: Path) -> ReportResult:
         ours = f"mean change of a cell a step: {numbers}."
         return [
             Claim(
-                "The network has learnt to use the memory in the first 10 time steps to store the sequence; then it does "
-                f"not access it until the marker (our test: the gap changes it by less than {QUIET:.0%} as much).",
+                "The network has learnt to use the memory in the first 10 time steps to store the sequence; then it "
+                f"does not access it until the marker (our test: the gap changes it by less than {QUIET:.0%} as much).",
                 ours,
                 mean["gap"] < QUIET * mean["symbols"] if solved else None,
             ),

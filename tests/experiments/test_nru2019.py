@@ -1,0 +1,211 @@
+"""The experiments of the NRU paper: what they train, and what their pages say of known runs."""
+
+import numpy as np
+import pytest
+import torch
+
+from numerate.experiments import Options, select
+from numerate.experiments.nru2019 import beside, figure6, figure7, figures, runs, table3, units, verdicts
+from numerate.experiments.running import run
+from numerate.recurrent import NRU, SequenceModel
+from numerate.results import Row
+from numerate.tasks import Copying, Denoising, VariableCopying
+
+PAPER, QUICK = Options("paper"), Options("quick")
+
+
+def known(unit, task, times, *, last=0.02, status="finished", updates=50_000):
+    """Runs that are solved at given updates (None: not solved), with the loss falling at them from that of guessing."""
+    rows = []
+    for seed, at in enumerate(times):
+        steps = np.linspace(0, updates, 101)
+        train = np.where(steps >= (at or np.inf), 0.02, last if at is None else 1.0) * task.baseline()
+        train[0] = np.nan
+        if status == "diverged":
+            train[50:] = np.nan
+        rows.append(
+            Row(
+                "nru2019/figure1",
+                {"unit": unit, "task": {"length": task.length}, "steps": updates},
+                seed,
+                {"unit": unit, "task": runs.title(task)},
+                status,
+                *((updates // 2, "nan") if status == "diverged" else (None, "")),
+                curves=dict.fromkeys(("train", "validation", "test", "gradient_norm"), train) | {"steps": steps},
+                scores={"threshold": task.threshold(), "solved_at": at or np.nan, "best_test": 1.0, "solved": bool(at)},
+            )
+        )
+    return rows
+
+
+def of_copying(janet=30_000, eurnn=300, rnn=1.0):
+    """As the paper tells it."""
+    rows = []
+    for task in (Copying(100), Copying(200)):
+        rows += known("NRU", task, [14_000, 16_000])
+        rows += known("JANET", task, [janet, janet + 4_000])
+        for unit in ("LSTM-chrono", "GRU", "LSTM"):
+            rows += known(unit, task, [None, None], last=0.9)
+        rows += known("EURNN", task, [eurnn, eurnn])
+        for unit in ("RNN-orth", "RNN-id"):
+            rows += known(unit, task, [None, None], last=rnn)
+    return rows
+
+
+def held(claims):
+    return [claim.holds for claim in claims]
+
+
+def test_units_have_the_printed_numbers_of_parameters():
+    def count(layers, inputs, outputs):
+        made = {name: recipe.model(inputs, outputs) for name, recipe in units.recipes(layers).items()}
+        return {name: sum(p.numel() for p in model.parameters()) for name, model in made.items()}
+
+    copying = count(units.copying_layers(120), 10, 9)
+    assert all(abs(n / 23_500 - 1) < 0.02 for name, n in copying.items() if name not in units.FREE)
+    pixels = count(units.pixel_layers(), 1, 10)
+    assert (pixels["NRU"], pixels["EURNN"]) == (165_554, 17_418)
+    assert all(abs(n / 165_000 - 1) < 0.01 for name, n in pixels.items() if name not in units.FREE)
+    text = count(units.text_layers(), 50, 50)
+    assert all(abs(n / 2.15e6 - 1) < 0.01 for name, n in text.items() if name not in units.FREE)
+
+
+def test_gradients_are_clipped_but_for_eurnn_and_goru():
+    clips = {name: recipe.optimiser.clip for name, recipe in units.recipes(units.copying_layers(120)).items()}
+    assert {name for name, clip in clips.items() if clip is None} == {"EURNN", "GORU"}
+
+
+def test_the_paper_trains_every_unit_on_every_task():
+    by_id = {e.id.split("/")[1]: e.work(PAPER).trainings for e in select(["nru2019"])}
+    assert {t.labels["task"] for t in by_id["figure3"]} == {runs.title(task) for task in runs.TASKS}
+    assert len(by_id["figure3"]) == 50
+    assert len(by_id["table3"]) == 10
+    assert by_id["table3"][0].steps == 50_000
+    assert by_id["table2"][0].steps == 20 * 261  # 5,017,482 characters in 128 columns and batches of 150
+    assert len(by_id["figure8"]) == 11
+    assert len({key for t in by_id["figure8"] for key in t.run_keys()}) == 9
+    shared = {key for t in by_id["figure1"] for key in t.run_keys()}
+    assert {key for t in by_id["figure7"] for key in t.run_keys()} < shared
+    assert {key for t in by_id["figure6"] for key in t.run_keys()} < shared
+
+
+def test_claims_hold_where_runs_are_as_printed():
+    assert held(figures.copying_claims(of_copying(), PAPER)) == [True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("rows", "which"),
+    [
+        (of_copying(eurnn=700), 0),
+        (of_copying(janet=10_000), 1),
+        (of_copying(janet=60_000), 2),
+        (of_copying(rnn=0.6), 3),
+    ],
+    ids=["EURNN slow", "JANET first", "ratio 4", "RNN learns"],
+)
+def test_claims_fail_where_runs_are_not(rows, which):
+    assert held(figures.copying_claims(rows, PAPER))[which] is False
+
+
+def test_quick_runs_give_no_verdict_on_what_they_cannot_show():
+    task = Copying(100)
+    rows = known("NRU", task, [None, None], last=0.5) + known("JANET", task, [None, None], last=0.8)
+    rows += known("LSTM-chrono", task, [None, None], last=0.95) + known("RNN-orth", task, [None, None], last=1.0)
+    rows += known("RNN-id", task, [None, None], last=1.0) + known("EURNN", task, [200, 200])
+    assert held(figures.copying_claims(rows, QUICK)) == [True, True, None, None]  # the order of losses tells
+
+
+def test_overlapping_losses_decide_nothing():
+    task = Copying(100)
+    mixed = known("NRU", task, [None], last=0.5) + known("NRU", task, [None], last=0.9)
+    rows = mixed + known("JANET", task, [None, None], last=0.8) + known("LSTM-chrono", task, [None], last=0.95)
+    assert verdicts.first_then_second(rows, "NRU", "JANET").holds is None
+
+
+def test_a_solved_eurnn_contradicts_the_paper_on_variable_lags():
+    task = VariableCopying(100)
+    rows = known("NRU", task, [9_000] * 2) + known("JANET", task, [19_000] * 2) + known("LSTM-chrono", task, [None] * 2)
+    stuck, solved = known("EURNN", task, [None] * 2, last=0.8), known("EURNN", task, [None, 900], last=0.8)
+    assert held(figures.variable_claims(rows + stuck, PAPER)) == [True, True]
+    assert held(figures.variable_claims(rows + solved, PAPER)) == [True, False]
+    assert held(figures.variable_claims(rows + stuck, QUICK))[1] is None
+
+
+def test_denoising_is_solved_by_all_but_eurnn():
+    task = Denoising(100)
+    rows = (
+        known("NRU", task, [4_000] * 2) + known("LSTM", task, [20_000] * 2) + known("EURNN", task, [None] * 2, last=0.8)
+    )
+    assert held(figures.denoising_claims(rows, PAPER)) == [True, True, True]
+    unsolved = known("GRU", task, [None] * 2, last=0.9)
+    assert held(figures.denoising_claims(rows + unsolved, PAPER))[0] is False
+
+
+def test_a_diverged_run_counts_as_worse_than_all_others():
+    task = Copying(100)
+    rows = known("NRU", task, [None] * 3, last=0.5)[:1] + known("NRU", task, [None] * 3, status="diverged")[1:]
+    assert [np.isinf(value) for value in runs.left(rows)] == [False, True, True]
+    assert runs.middle([1.0, np.inf]) == np.inf
+    assert runs.middle([1.0, 3.0, np.inf]) == 3.0
+
+
+def test_the_gradient_norms_of_nru_are_higher_and_decline():
+    rows = known("NRU", Copying(100), [16_000] * 2)
+    low = [known(name, Copying(100), [None] * 2, last=0.1) for name in ("JANET", "LSTM-chrono")]
+    assert held(figure7.claims([*rows, *low[0], *low[1]], PAPER)) == [True, True]
+    high = [known(name, Copying(100), [None] * 2, last=5.0) for name in ("JANET", "LSTM-chrono")]
+    assert held(figure7.claims([*rows, *high[0], *high[1]], PAPER)) == [False, True]
+    assert [picture.name for picture in figure7.draw(rows, PAPER).pictures] == ["norms"]
+
+
+def test_the_memory_changes_as_the_layer_says():
+    task = Copying(12, 2)
+    model = SequenceModel(NRU(10, 8, memory_size=16, heads=1), 9)
+    change, size = figure6.memory_changes(model, task)
+    x = task.evaluation("test", 0, {}).x
+    with torch.no_grad():
+        _, (_, whole) = model.layer(x)
+    np.testing.assert_allclose(change.sum(1), whole[0, 0].numpy(), rtol=1e-4, atol=1e-6)  # it starts at 0
+    assert change.shape == (16, 32)
+    assert size.shape == (32,)
+    assert [place.start for place in figure6.phases(task).values()] == [0, 10, 21]
+
+
+def pixel_rows(accuracies):
+    return [
+        Row("x", {"unit": unit}, 0, {"unit": unit, "task": "psMNIST"}, scores={"best_test_accuracy": value / 100})
+        for unit, value in accuracies.items()
+    ]
+
+
+def test_printed_values_and_their_order_are_compared():
+    printed = table3.TEST.theirs()
+    assert printed["NRU"] == 95.38
+    rows = pixel_rows({unit: value + 0.9 for unit, value in printed.items()})
+    assert set(held(table3.claims(rows, PAPER))) == {True}
+    worse = pixel_rows(printed | {"NRU": 93.0})
+    found = {claim.text.partition(" ")[0]: claim.holds for claim in beside.value_claims(table3.TEST, worse, "%")}
+    assert found["NRU:"] is False
+    assert found["LSTM:"] is True
+    assert beside.first_claim(table3.TEST, worse, ["NRU", "EURNN"], "").holds is False
+    few = pixel_rows({"NRU": 95.0, "LSTM": 90.0})
+    assert beside.first_claim(table3.TEST, few, ["NRU", "EURNN"], "").holds is None
+    assert table3.claims(few, QUICK) == []
+
+
+@pytest.mark.parametrize("name", ["figure3", "figure6", "stability", "forgetting"])
+def test_smoke_runs_write_a_page(name, tmp_path):
+    result = run(f"nru2019/{name}", Options("smoke"), tmp_path)
+    assert "<svg" in result.page.read_text(encoding="utf-8")
+
+
+def test_pixels_and_characters_write_a_page(small_mnist, small_ptb, tmp_path):
+    for name in ("table2", "table3", "figure8"):
+        result = run(f"nru2019/{name}", Options("smoke"), tmp_path / "out")
+        assert "<svg" in result.page.read_text(encoding="utf-8")
+
+
+def test_missing_data_are_told_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMERATE_DATA", str(tmp_path / "nothing"))
+    with pytest.raises(ValueError, match=r"MNIST is missing.*numerate data get mnist"):
+        run("nru2019/table3", Options("smoke"), tmp_path)
