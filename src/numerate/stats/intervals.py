@@ -64,6 +64,18 @@ def normal_mean(x: Any, lowest: float = -np.inf, highest: float = np.inf) -> Est
     return Estimate(mean, float(low), float(high), len(x), "normal")
 
 
+def upper_mean(x: Any, degrees: int | None = None, level: float = 0.99) -> float:
+    """A bound that a mean lies below with probability ``level``: mean + t · deviation / √n.
+
+    ``degrees``: of freedom of t; None: n - 1. Madsen & Johansen take thresholds like this with 8, whatever n.
+    """
+    values = _values(x)
+    if len(values) < 2:
+        raise ValueError(f"a bound of a mean needs at least 2 values, got {len(values)}")
+    t = float(special.stdtrit(len(values) - 1 if degrees is None else degrees, level))
+    return float(values.mean() + t * values.std(ddof=1) / np.sqrt(len(values)))
+
+
 def median(x: Any) -> Estimate:
     """The sample median with the interval between two order statistics, free of any distribution.
 

@@ -5,6 +5,7 @@ from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
+from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
@@ -25,6 +26,7 @@ __all__ = [
     "CopyLast",
     "Copying",
     "Denoising",
+    "DigitSequences",
     "DistributedArithmetic",
     "Distribution",
     "FractionalSIR",

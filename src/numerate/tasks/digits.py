@@ -36,7 +36,7 @@ class DigitSequences:
         test_lengths: of those of test; each is a measure of its own, ``length_20``.
         batch_size: sequences of a batch.
         held_out: images of validation, and of test at each length, that are used; None: all.
-        error_at: mean squared error below which a run is solved at the training length; NaN: nothing to solve.
+        error_at: mean squared error below which a run is solved at the training length; None: nothing to solve.
     """
 
     operation: Literal["product", "sum"] = "product"
@@ -44,7 +44,7 @@ class DigitSequences:
     test_lengths: tuple[int, ...] = tuple(range(1, 21))
     batch_size: int = 64
     held_out: int | None = None
-    error_at: float = math.nan
+    error_at: float | None = None
     judged: Literal["test", "train"] = "test"
     window: int = 50
 
@@ -77,7 +77,7 @@ class DigitSequences:
         return max(1, self._count("train") // self.length // self.batch_size)
 
     def threshold(self) -> float:
-        return self.error_at
+        return math.nan if self.error_at is None else self.error_at
 
     # Images
 

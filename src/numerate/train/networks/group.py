@@ -86,7 +86,7 @@ def checked_model(training: NetworkTraining) -> nn.Module:
 @contextmanager
 def exact_products() -> Iterator[None]:
     """Matrix products and convolutions of float32 on a GPU without rounding to TF32, whatever torch is set to."""
-    places = torch.backends.cuda.matmul, torch.backends.cudnn
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [place.allow_tf32 for place in places]
     try:
         for place in places:

@@ -1,0 +1,109 @@
+"""Networks that read a sequence of images: a convolutional network for each image, a unit that gathers its numbers."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numerate.units import r_z_product, r_z_sum
+
+SIDE = 28
+"""Pixels of a side of an image."""
+
+
+class Reader(nn.Module):
+    """LeNet: two convolutions of 5 × 5 with pooling, 500 hidden values; (N, 784) -> (N, 1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 20, 5), nn.Conv2d(20, 50, 5)
+        self.hidden, self.output = nn.Linear(800, 500), nn.Linear(500, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(self.first(x.view(-1, 1, SIDE, SIDE)).relu(), 2)
+        x = F.max_pool2d(self.second(x).relu(), 2)
+        return self.output(self.hidden(x.flatten(1)).relu())
+
+
+class DigitNetwork(nn.Module):
+    """A number for each image, and a cell that goes through them; (L, B, 784) -> (L, B, 1).
+
+    After a call in training, ``inputs`` are the means of the cell's inputs, [x_t, h_{t-1}], over all steps and
+    sequences of the batch: R_z wants them.
+
+    Args:
+        cell: a unit of (2, 1), on [x_t, h_{t-1}]; None: torch's LSTM with one hidden value; ``"sum"`` or ``"product"``:
+            exact.
+        initial: h before the first step.
+        logarithms: whether R_z sees the logarithms of the inputs, as the released code has it for NAC•,NMU.
+    """
+
+    def __init__(
+        self,
+        cell: Callable[[int, int], nn.Module] | Literal["sum", "product"] | None,
+        initial: float = 0.0,
+        logarithms: bool = False,
+    ) -> None:
+        super().__init__()
+        self.reader = Reader()
+        self.exact = cell if isinstance(cell, str) else None
+        self.cell: Any = None if isinstance(cell, str) else _LSTMStep() if cell is None else cell(2, 1)
+        self.initial, self.logarithms = initial, logarithms
+        self.inputs: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        length, batch = x.shape[:2]
+        numbers = self.reader(x.reshape(length * batch, -1)).view(length, batch, 1)
+        if self.exact is not None:
+            return numbers.cumsum(0) if self.exact == "sum" else numbers.cumprod(0)
+        if isinstance(self.cell, _LSTMStep):
+            return self.cell(numbers)
+        h, outputs, seen = torch.full_like(numbers[0], self.initial), [], []
+        for number in numbers.unbind(0):
+            given = torch.cat((number, h), -1)
+            h = self.cell(given)
+            outputs.append(h)
+            seen.append(given)
+        self.inputs = self._means(torch.stack(seen))
+        return torch.stack(outputs)
+
+    def _means(self, seen: Tensor) -> Tensor:
+        """(L, B, 2) -> (2,)"""
+        return ((seen.abs() + 1e-7).log() if self.logarithms else seen).mean((0, 1))
+
+
+class _LSTMStep(nn.Module):
+    """An LSTM of one hidden value along time; (L, B, 1) -> (L, B, 1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from numerate.recurrent import LSTM
+
+        self.layer = LSTM(1, 1, recurrent_bias=True)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        return self.layer(numbers)[0]
+
+
+def digit_network(inputs: int, outputs: int, **options: Any) -> DigitNetwork:
+    """A network for images of 784 pixels; ``options``: those of :class:`DigitNetwork`."""
+    if (inputs, outputs) != (SIDE * SIDE, 1):
+        raise ValueError(f"a digit network reads {SIDE * SIDE} pixels and gives 1 number, not {inputs} and {outputs}")
+    return DigitNetwork(**options)
+
+
+def r_z_of_product(model: nn.Module) -> Tensor:
+    """R_z of the cell, towards inputs of 1 where they do not count."""
+    return _r_z(model, r_z_product)
+
+
+def r_z_of_sum(model: nn.Module) -> Tensor:
+    """R_z of the cell, towards inputs of 0 where they do not count."""
+    return _r_z(model, r_z_sum)
+
+
+def _r_z(model: Any, penalty: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    (weight,) = model.cell.effective_weights().values()
+    return penalty(weight, model.inputs)

@@ -1,0 +1,222 @@
+"""Figures 4, 13, 14 and 15: the product and the sum of a sequence of handwritten digits, with and without R_z."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from numerate import published
+from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.nau2020 import digit_pictures
+from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
+from numerate.experiments.pages import comparison_page
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.published import Published
+from numerate.report import Comparison, Layout, PublishedTest, comparison
+from numerate.results import Row
+from numerate.stats import upper_mean
+from numerate.tasks import DigitSequences
+from numerate.train import NetworkTraining, Penalty
+from numerate.units import NAC, NALU, NAU, NMU, Constant, NACMul, NACMulNMU, NACMulSigmoid, Ramp, penalty
+
+EXACT = "exact"
+"""The network whose cell adds or multiplies exactly: its errors are what the thresholds are made of."""
+EPOCHS = {"quick": 1, "paper": 1001}
+POINTS = {"smoke": 2, "quick": 4, "paper": 201}
+LENGTHS = {"product": tuple(range(1, 21)), "sum": (1, 10, *range(100, 1001, 100))}
+DROPPED = {"product": (1, 3, 8), "sum": (0,)}
+"""Seeds of the exact networks that the authors left out by hand, and the degrees of freedom they kept all the same."""
+DEGREES = 8
+
+SPARSE = Penalty(penalty, Ramp(10.0, 10_000, 100_000))
+R_Z = {"product": Penalty(r_z_of_product, Constant(1.0)), "sum": Penalty(r_z_of_sum, Constant(1.0))}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the paper.
+
+    Args:
+        id: its name.
+        operation: ``product`` or ``sum``.
+        regularised: whether R_z is part of the loss, of those that have it in the paper.
+        title: what it shows.
+    """
+
+    id: str
+    operation: str
+    regularised: bool
+    title: str
+
+
+FIGURES = (
+    Figure("figure4", "product", True, "product of a sequence of digits"),
+    Figure("figure13", "sum", True, "sum of a sequence of digits"),
+    Figure("figure14", "sum", False, "sum of a sequence of digits, NAU without R_z"),
+    Figure("figure15", "product", False, "product of a sequence of digits without R_z"),
+)
+
+
+def recipes(figure: Figure) -> dict[str, Recipe]:
+    """Printed name -> the cell, where its state starts, and what is added to the loss.
+
+    The state starts at 0 for NALU and LSTM on the product, too, as in the published code.
+    """
+    r_z = (R_Z[figure.operation],) if figure.regularised else ()
+
+    def network(cell: object, start: float, *penalties: Penalty, logarithms: bool = False) -> Recipe:
+        return Recipe(partial(digit_network, cell=cell, initial=start, logarithms=logarithms), penalties=penalties)
+
+    others = {"NALU": network(NALU, 0.0), "LSTM": network(None, 0.0)}
+    if figure.operation == "sum":
+        return {
+            "NAU": network(NAU, 0.0, SPARSE, *r_z),
+            "NAC+,Rz": network(NAC, 0.0, R_Z["sum"]),
+            "NAC+": network(NAC, 0.0),
+            **others,
+        }
+    return {
+        "NMU": network(NMU, 1.0, SPARSE, *r_z),
+        "NAC•,NMU": network(NACMulNMU, 1.0, SPARSE, *r_z, logarithms=True),
+        "NAC•,σ": network(NACMulSigmoid, 1.0),
+        "NAC•": network(NACMul, 1.0),
+        **others,
+    }
+
+
+def placed(figure: Figure) -> Callable[[Recipe], Recipe]:
+    """A unit of the user's own takes the place of the cell."""
+    start = 1.0 if figure.operation == "product" else 0.0
+    return lambda own: replace(own, model=partial(digit_network, cell=own.model, initial=start))
+
+
+def task(figure: Figure, size: str) -> DigitSequences:
+    length = 2 if figure.operation == "product" else 10
+    whole = DigitSequences(figure.operation, length, LENGTHS[figure.operation])  # type: ignore[arg-type]
+    if size == "paper":
+        return whole
+    if size == "quick":
+        shorter = tuple(n for n in whole.test_lengths if n <= 100)
+        return replace(whole, held_out=500, test_lengths=shorter)
+    return replace(whole, batch_size=4, held_out=40, test_lengths=(1, 4))
+
+
+def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
+    def make(options: Options) -> list[NetworkTraining]:
+        given = task(figure, options.size)
+        steps = 4 if options.size == "smoke" else EPOCHS[options.size] * given.epoch
+        exact = Recipe(partial(digit_network, cell=figure.operation))
+        known = recipes(figure)
+        default = ["NAU" if figure.operation == "sum" else "NMU"] if options.size == "smoke" else list(known)
+        chosen = choose_recipes(options.units, known, default=default, placed=placed(figure))
+        return [
+            NetworkTraining(
+                recipe.model,
+                given,
+                options.seed_range(smoke=2, quick=10, paper=10),
+                penalties=recipe.penalties,
+                steps=steps,
+                evaluate_every=max(1, steps // (POINTS[options.size] - 1)),
+                labels={"unit": name, "task": figure.operation},
+            )
+            for name, recipe in ({EXACT: exact} | chosen).items()
+        ]
+
+    return make
+
+
+# ---------------------------------------------------------------- success at each length
+
+
+def error(row: Row, length: int) -> float:
+    """Test error at the best validation point, of sequences of ``length``."""
+    trained = int(row.config["task"]["length"])
+    return row.scores["best_test" if length == trained else f"best_test_length_{length}"]
+
+
+def lengths(row: Row) -> list[int]:
+    """Those that were tested."""
+    trained = int(row.config["task"]["length"])
+    others = [
+        int(name.removeprefix("best_test_length_")) for name in row.scores if name.startswith("best_test_length_")
+    ]
+    return sorted({trained, *others})
+
+
+def thresholds(rows: Sequence[Row], operation: str, as_published: bool = False) -> dict[int, float]:
+    """Length -> error below which a run counts as a success: an upper bound of the exact network's mean error.
+
+    Mean + t(0.99) · deviation / √n over its seeds. ``as_published``: without the seeds that the authors left out by
+    hand, and with their eight degrees of freedom.
+    """
+    exact = [row for row in rows if row.labels["unit"] == EXACT and row.status == "finished"]
+    if as_published:
+        exact = [row for row in exact if row.seed not in DROPPED[operation]]
+    if len(exact) < 2:
+        return {}
+    degrees = DEGREES if as_published else len(exact) - 1
+    return {length: upper_mean([error(row, length) for row in exact], degrees) for length in lengths(exact[0])}
+
+
+def at_each_length(rows: Sequence[Row], limits: Mapping[int, float]) -> list[Row]:
+    """One row for each run and length, judged by that length's threshold."""
+    return [
+        replace(
+            row,
+            labels={**row.labels, "length": length},
+            scores={**_without_solved(row), "best_test": error(row, length), "threshold": limits.get(length, math.nan)},
+        )
+        for row in rows
+        if row.labels["unit"] != EXACT
+        for length in lengths(row)
+    ]
+
+
+def _without_solved(row: Row) -> dict[str, float]:
+    return {name: value for name, value in row.scores.items() if name not in ("solved", "solved_at")}
+
+
+def compare(figure: Figure, rows: Sequence[Row], options: Options) -> Comparison:
+    number = figure.id.removeprefix("figure")
+    theirs = published.cells(paper="nau2020", table=[f"figure {number}"]) if number != "15" else []
+    theirs = [cell for cell in theirs if cell.metric == "success_rate"]
+    layout = Layout(
+        panel="task",
+        x="length",
+        panel_titles={"product": "Product", "sum": "Sum"},
+        x_title="Sequence length",
+        order=tuple(recipes(figure)),
+        match=partial(_place, figure),
+        joined=True,
+    )
+    judged = at_each_length(rows, thresholds(rows, figure.operation, as_published=options.size == "paper"))
+    test = PublishedTest("rates" if options.size == "paper" else None)
+    return comparison(judged, theirs, title=f"Neural Arithmetic Units, Figure {number}", layout=layout, test=test)
+
+
+def _place(figure: Figure, cell: Published) -> tuple[str, str, object]:
+    return figure.operation, cell.model, int(float(cell.x.rpartition(" ")[2]))
+
+
+def experiment(figure: Figure) -> Experiment:
+    return Experiment(
+        id=f"nau2020/{figure.id}",
+        title=f"Figure {figure.id.removeprefix('figure')}: {figure.title}",
+        trainings=trainings(figure),
+        show=comparison_page(
+            partial(compare, figure),
+            pictures=lambda work, rows: digit_pictures.read_numbers(
+                work, [r for r in rows if r.labels["unit"] != EXACT]
+            ),
+        ),
+        about=about("nau2020", f"digits-{figure.operation}"),
+        reasons=reasons("nau2020", "digits", *([] if figure.regularised else ["digits-without"])),
+        quick_reasons=reasons("nau2020", "digits-quick"),
+        units=tuple(recipes(figure)),
+        own="the cell, on a number read from an image and its own last output",
+    )
+
+
+EXPERIMENTS = [experiment(figure) for figure in FIGURES]
