@@ -50,9 +50,8 @@ INLINE void wait(unsigned *counter, unsigned count) {
     long long patience = 1ll << 24;
     while (latest(counter) < count)
       if (--patience == 0) stop();
-    __threadfence();
   }
-  __syncthreads();
+  __syncthreads();  // the others come after the first thread's acquiring load, too
 }
 
 // ---------------------------------------------------------------- products
