@@ -62,12 +62,7 @@ static float __shfl_up_sync(unsigned, float value, int distance) {
   const int lane = host_current % 32;
   return host_shuffled(value, lane < distance ? lane : lane - distance);
 }
-static void __threadfence() {}
-static unsigned atomicAdd(unsigned *target, unsigned value) {
-  const unsigned before = *target;
-  *target += value;
-  return before;
-}
+static void release(unsigned *counter) { ++*counter; }
 static float __int_as_float(uint32_t bits) {
   float value;
   memcpy(&value, &bits, 4);

@@ -142,6 +142,7 @@ CASES: dict[str, tuple[CellLayer, int, tuple[int, ...], bool, torch.dtype]] = { 
     "NRU packed, backwards": (NRU(3, 20, memory_size=16, heads=4), 8, (9, 8, 8, 3, 1), True, torch.float32),
     "NRU in one block": (NRU(3, 50, memory_size=64, heads=4), 50, (5,) * 4, False, torch.float32),
     "O-LSTM": (OLSTM(3, 40), 16, (5,) * 3, False, torch.float32),
+    "OM-LSTM with a part of no units": (OMLSTM(3, 32, downsize=8), 8, (5,) * 3, False, torch.float32),
     "OR-GRU, several rows a block, packed": (ORGRU(3, 21), 8, (16, 16, 9, 1), False, torch.float32),
     "OM-LSTM in one block, packed, backwards": (OMLSTM(3, 24, downsize=4), 24, (9, 4, 4, 1), True, torch.float32),
     "UM-GRU in one block, bfloat16": (UMGRU(3, 24, downsize=8), 24, (4,) * 4, False, torch.bfloat16),
@@ -160,7 +161,9 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
     layer.reset_parameters()
     loop, walk = host_loop(layer, dtype, units), Walk(rows, reverse)
     assert loop.accepts(walk)
-    assert (loop.plans(walk.batch)[0].parts == 1) == ("one block" in case)
+    plan = loop.plans(walk.batch)[0]
+    assert (plan.parts == 1) == ("one block" in case)
+    assert ((plan.parts - 1) * units >= layer.hidden_size) == ("no units" in case)
     assert_as_plain_steps(layer, loop, walk)
 
 

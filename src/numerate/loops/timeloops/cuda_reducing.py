@@ -17,6 +17,7 @@ from numerate.loops.timeloops.cuda_timeloop import (
     Cut,
     PersistentLoop,
     cuda_source,
+    cuts,
     device_file,
     lane_columns,
     padded,
@@ -92,11 +93,21 @@ def quads(count: int) -> int:
     return ceil(count / 4) * 4
 
 
+def row_cuts(sizes: Sizes, processors: int) -> set[tuple[int, int]]:
+    """Units of a part and number of parts, more of them where a lane then has one column less."""
+    found = set(cuts(sizes.hidden, processors))
+    for units, parts in list(found):
+        fewer = lane_columns(ceil(sizes.columns / parts)) - 1
+        if parts > 1 and fewer and parts < (more := ceil(sizes.columns / (32 * fewer))) <= processors:
+            found.add((units, more))
+    return found
+
+
 def reducing_plans(program: Pointwise, batch: int, processors: int, memory: int, models: int = 1) -> list[ReducingPlan]:
     """All plans that fit the device, the best one first."""
     sizes = program.sizes
     found: list[ReducingPlan] = []
-    for units, parts, together, groups, rows_each in ways(sizes.hidden, batch, processors, models):
+    for units, parts, together, groups, rows_each in ways(row_cuts(sizes, processors), batch, processors, models):
         columns, each = ceil(sizes.columns / parts), ceil(rows_each / parts)
         rows = rows_of_pass(rows_each, parts)
         depths = ceil(sizes.hidden / WARPS), ceil(sizes.columns / (WARPS * slices(units)))

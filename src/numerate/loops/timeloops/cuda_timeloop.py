@@ -5,7 +5,7 @@ and launched. Steps must be elementwise.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,13 +114,15 @@ def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
     return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
-def ways(hidden: int, batch: int, processors: int, models: int) -> list[tuple[int, int, int, int, int]]:
+def ways(
+    cuts: Iterable[tuple[int, int]], batch: int, processors: int, models: int
+) -> list[tuple[int, int, int, int, int]]:
     """Units of a part, parts, models of a launch, groups and rows of a group: how a :class:`Cut` may begin.
 
     Blocks that wait for each other all run at once; groups of one block may queue for a processor.
     """
     found = []
-    for units, parts in cuts(hidden, processors):
+    for units, parts in cuts:
         for together in {ceil(models / times) for times in range(1, models + 1)}:  # at the same time
             if together * parts <= processors or parts == 1:
                 rows_each = ceil(batch / min(batch, max(processors // (together * parts), 1)))
@@ -137,7 +139,7 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int, models: int = 
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
     found: list[GridPlan] = []
-    for units, parts, together, groups, rows_each in ways(hidden, batch, processors, models):
+    for units, parts, together, groups, rows_each in ways(cuts(hidden, processors), batch, processors, models):
         columns_each = ceil(blocks * units / 32)
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
         rows = rows_of_pass(ceil(rows_each / passes), parts)
@@ -297,8 +299,9 @@ class PersistentLoop(ABC, Generic[PlanType]):
         columns = [(dgx if s.array == "dgx" else dgh).narrow(-1, s.start, s.width) for s in self.program.segments]
         first = state[0].to(out.dtype)
         with products_as_cudnn():
-            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns], -2)
-        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2))
+            found = [walk.weight_gradient(part, first, out) for part in columns]
+        dweight = found[0] if len(found) == 1 else torch.cat(found, -2)
+        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2)) if extras else []
 
     def _launch(self, direction: str, walk: Walk, plan: PlanType, models: int, *arrays: Tensor | None) -> None:
         kernel, exchanged = self.kernel(plan, direction, walk.packed), self.exchanged(plan, direction)
