@@ -24,6 +24,7 @@ __all__ = [
     "make_fx",
     "operation_name",
     "scan",
+    "set_cudnn_rnn_precision",
     "tree_flatten",
     "tree_map",
     "tree_unflatten",
@@ -87,3 +88,8 @@ def fused_gru(x: Tensor, state: Tensor, weights: list[Tensor]) -> tuple[Tensor, 
 def cudnn_rnn_precision() -> str:
     """How exact cuDNN's recurrent layers are set to be; ``torch.backends.cudnn.rnn`` differs between versions."""
     return torch._C._get_fp32_precision_getter("cuda", "rnn")
+
+
+def set_cudnn_rnn_precision(precision: str) -> None:
+    """Set it, to ``"ieee"`` or ``"tf32"``; gradients of recurrent weights on a GPU follow it."""
+    torch._C._set_fp32_precision_setter("cuda", "rnn", precision)

@@ -48,12 +48,21 @@ static void host_wait(HostBarrier *barrier, int count) {
 static HostBarrier *host_own() { return host_barriers + host_threads[host_current].block * (1 + HOST_BLOCK / 32); }
 static void __syncthreads() { host_wait(host_own(), HOST_BLOCK); }
 static void __syncwarp() { host_wait(host_own() + 1 + host_threads[host_current].thread / 32, 32); }
-static void __threadfence() {}
-static unsigned atomicAdd(unsigned *target, unsigned value) {
-  const unsigned before = *target;
-  *target += value;
-  return before;
+static float host_lanes[1 << 20];  // what each thread shows to its warp
+static float host_shuffled(float value, int source) {
+  const int warp = host_current / 32 * 32;
+  host_lanes[host_current] = value;
+  __syncwarp();
+  const float found = host_lanes[warp + source];
+  __syncwarp();
+  return found;
 }
+static float __shfl_xor_sync(unsigned, float value, int mask) { return host_shuffled(value, (host_current % 32) ^ mask); }
+static float __shfl_up_sync(unsigned, float value, int distance) {
+  const int lane = host_current % 32;
+  return host_shuffled(value, lane < distance ? lane : lane - distance);
+}
+static void release(unsigned *counter) { ++*counter; }
 static float __int_as_float(uint32_t bits) {
   float value;
   memcpy(&value, &bits, 4);

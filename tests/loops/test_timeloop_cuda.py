@@ -14,9 +14,10 @@ from device_compiler import needs_compiler, said_about
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
+from numerate.loops.timeloops.cuda_reducing import CudaReducingLoop
 from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
 from numerate.loops.timeloops.cuda_rowloop import emit as emit_rows
-from numerate.loops.timeloops.cuda_timeloop import STORAGE, CudaTimeLoop, GridPlan, emit, plans
+from numerate.loops.timeloops.cuda_timeloop import STORAGE, CudaTimeLoop, plans
 from numerate.loops.timeloops.pointwise import Sizes, pointwise
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import native, nvrtc
@@ -72,11 +73,17 @@ class OnHost:
     def plans(self, batch: int, models: int = 1) -> list[Any]:
         return [plan for plan in super().plans(batch, models) if plan.units == self.units]  # type: ignore[misc]
 
+    def kernel(self, plan: Any, direction: str, packed: bool) -> Any:
+        loop = cast(Any, self)
+        return HostKernel(loop.source(plan, direction, packed), direction, loop.shared(plan, direction))
+
 
 class HostTimeLoop(OnHost, CudaTimeLoop):
-    def kernel(self, plan: GridPlan, direction: str, packed: bool) -> Any:
-        source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
-        return HostKernel(source, direction, plan.shared(direction == "backward"))
+    pass
+
+
+class HostReducingLoop(OnHost, CudaReducingLoop):
+    pass
 
 
 class HostRowLoop(CudaRowLoop):
@@ -86,8 +93,7 @@ class HostRowLoop(CudaRowLoop):
 
 
 class HostNRULoop(OnHost, CudaNRULoop):
-    def kernel(self, plan: Any, direction: str, packed: bool) -> Any:
-        return HostKernel(self.source(plan, direction, packed), direction, self.shared(plan, direction))
+    pass
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +114,8 @@ def host_loop(layer: CellLayer, dtype: torch.dtype, units: int) -> Any:
         assert isinstance(cell, ColumnCell)
         extras = len(cell.extras(layer.parts()))
         sizes = Sizes(cell.hidden_size, sum(cell.blocks.values()), len(cell.state_shapes), extras)
-        loop = HostTimeLoop(cell.activate, sizes, dtype, device)
+        kind = HostReducingLoop if cell.form == "reducing" else HostTimeLoop
+        loop = kind(cell.activate, sizes, dtype, device)
     loop.units = units
     return loop
 
@@ -134,6 +141,12 @@ CASES: dict[str, tuple[CellLayer, int, tuple[int, ...], bool, torch.dtype]] = { 
     "NRU packed": (NRU(3, 20, memory_size=16, heads=4), 8, (9, 8, 8, 3, 1), False, torch.float32),
     "NRU packed, backwards": (NRU(3, 20, memory_size=16, heads=4), 8, (9, 8, 8, 3, 1), True, torch.float32),
     "NRU in one block": (NRU(3, 50, memory_size=64, heads=4), 50, (5,) * 4, False, torch.float32),
+    "O-LSTM": (OLSTM(3, 40), 16, (5,) * 3, False, torch.float32),
+    "OM-LSTM with a part of no units": (OMLSTM(3, 32, downsize=8), 8, (5,) * 3, False, torch.float32),
+    "OR-GRU, several rows a block, packed": (ORGRU(3, 21), 8, (16, 16, 9, 1), False, torch.float32),
+    "OM-LSTM in one block, packed, backwards": (OMLSTM(3, 24, downsize=4), 24, (9, 4, 4, 1), True, torch.float32),
+    "UM-GRU in one block, bfloat16": (UMGRU(3, 24, downsize=8), 24, (4,) * 4, False, torch.bfloat16),
+    "RNN with layer norm": (RNN(3, 20, layer_norm=True), 8, (4, 4, 2), True, torch.float32),
     "NRU as printed in one block, packed": (
         NRU(3, 37, memory_size=16, heads=4, head_inputs="xhm", head_reduce="sum"), 37, (20, 9, 4), True, torch.float32
     ),
@@ -148,7 +161,9 @@ def test_kernels_compute_what_plain_steps_do(case: str) -> None:
     layer.reset_parameters()
     loop, walk = host_loop(layer, dtype, units), Walk(rows, reverse)
     assert loop.accepts(walk)
-    assert (loop.plans(walk.batch)[0].parts == 1) == ("one block" in case)
+    plan = loop.plans(walk.batch)[0]
+    assert (plan.parts == 1) == ("one block" in case)
+    assert ((plan.parts - 1) * units >= layer.hidden_size) == ("no units" in case)
     assert_as_plain_steps(layer, loop, walk)
 
 
@@ -196,10 +211,7 @@ def test_kernels_of_the_nru_overflow_as_plain_steps_do(units: int, largest: floa
 ROWS: dict[str, tuple[CellLayer, tuple[int, ...], bool, torch.dtype]] = {
     "O-LSTM": (OLSTM(3, 300), (2,) * 3, False, torch.float32),
     "OR-GRU packed": (ORGRU(3, 21), (5, 5, 3, 1), False, torch.float32),
-    "OM-LSTM packed, backwards": (OMLSTM(3, 24, downsize=4), (5, 4, 4, 1), True, torch.float32),
-    "UM-GRU": (UMGRU(3, 24, downsize=8), (4,) * 4, False, torch.float32),
     "OM-LSTM bfloat16": (OMLSTM(3, 24, downsize=4), (4,) * 4, False, torch.bfloat16),
-    "RNN with layer norm": (RNN(3, 20, layer_norm=True), (4, 4, 2), True, torch.float32),
     "GRU": (GRU(3, 300), (3, 3, 2), False, torch.float32),
 }
 
@@ -219,7 +231,8 @@ def test_kernels_of_a_row_compute_what_plain_steps_do(case: str) -> None:
 MODELS: dict[str, tuple[CellLayer, int, int, tuple[int, ...]]] = {  # layer, units, models, rows by step
     "UR-LSTM in two launches": (URLSTM(3, 20), 8, 4, (5,) * 3),
     "NRU in one block, packed": (NRU(3, 20, memory_size=16, heads=4), 20, 7, (2, 2, 1)),
-    "RNN with layer norm, packed": (RNN(3, 20, layer_norm=True), 0, 3, (4, 4, 2)),
+    "RNN with layer norm in one block, packed": (RNN(3, 20, layer_norm=True), 20, 3, (4, 4, 2)),
+    "RNN with layer norm, each step a kernel": (RNN(3, 20, layer_norm=True), 0, 3, (4, 4, 2)),
 }
 
 
@@ -299,17 +312,20 @@ def test_plans_use_the_device_and_keep_the_weight_in_registers() -> None:
 @pytest.mark.parametrize("packed", [False, True], ids=["equal", "packed"])
 @pytest.mark.parametrize(
     ("layer", "batch"),
-    [(URLSTM(1, 512), 100), (GRU(1, 80), 10), (NRU(1, 200, memory_size=256, heads=4), 100), (NRU(1, 80), 10)],
-    ids=["UR-LSTM 512", "GRU 80", "NRU 200", "NRU 80"],
+    [
+        (URLSTM(1, 512), 100),
+        (GRU(1, 80), 10),
+        (NRU(1, 200, memory_size=256, heads=4), 100),
+        (NRU(1, 80), 10),
+        (RNN(1, 399, layer_norm=True), 100),
+    ],
+    ids=["UR-LSTM 512", "GRU 80", "NRU 200", "NRU 80", "RNN 399"],
 )
 def test_kernels_compile_and_keep_all_in_registers(layer: CellLayer, batch: int, packed: bool, direction: str) -> None:
     loop = host_loop(layer, torch.float32, 0)
     loop.processors = 132
     plan = cast(Any, super(OnHost, loop)).plans(batch)[0]
-    if isinstance(loop, CudaNRULoop):
-        source = loop.source(plan, direction, packed)
-    else:
-        source = emit(loop.program, plan, "float", direction, packed)
+    source = loop.source(plan, direction, packed)
     assert "0 bytes spill stores, 0 bytes spill loads" in said_about(source)
 
 
@@ -345,8 +361,6 @@ def test_layers_hand_over_the_right_types(
     """Whole layers, packed and in two directions, with the kernels on the host in place of the CPU's loop."""
 
     def loop(cell: Any, device: torch.device, dtype: torch.dtype) -> Any:
-        if cell.form == "reducing":
-            return HostRowLoop(cell.activate, cell.loop_sizes(), dtype, device)
         return host_loop(kind(1, cell.hidden_size), dtype, cell.hidden_size)
 
     torch.manual_seed(1)

@@ -1,6 +1,6 @@
 """Many models of one layer under ``vmap``, by native loops with a dimension of models; on a CPU, and a GPU if any."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from numerate.loops.toolchain import native
 from numerate.recurrent import EURNN, GORU, GRU, JANET, LSTM, NRU, OLSTM, RNN, URLSTM, CellLayer
 from numerate.recurrent.dispatch import choose, unroll
+from numerate.torch_internals import cudnn_rnn_precision, set_cudnn_rnn_precision
 
 on_gpu = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 on_cpu = pytest.param("cpu", marks=pytest.mark.skipif(not native.available(), reason="needs a C++ compiler"))
@@ -33,9 +34,18 @@ LARGE: dict[str, Callable[[], CellLayer]] = {  # in parts on a GPU, whose blocks
     "UR-LSTM 300": lambda: URLSTM(SIZE, 300),
     "GORU 256": lambda: GORU(SIZE, 256),
     "NRU 200": lambda: NRU(SIZE, 200, memory_size=256, heads=4),
-    "GRU beyond the registers": lambda: GRU(SIZE, 1200),
+    "UR-LSTM beyond the registers": lambda: URLSTM(SIZE, 2000),
 }
 each_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+@pytest.fixture(autouse=True)
+def exactly() -> Iterator[None]:
+    """Without TF32, which a GPU's gradients of weights otherwise take as cuDNN does."""
+    before = cudnn_rnn_precision()
+    set_cudnn_rnn_precision("ieee")
+    yield
+    set_cudnn_rnn_precision(before)
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +110,6 @@ def test_models_under_vmap_are_single_layers(name: str, device: str) -> None:
 @pytest.mark.parametrize("device", [on_gpu])
 @pytest.mark.parametrize("name", LARGE)
 def test_large_models_on_the_device(name: str, device: str) -> None:
-    torch.backends.cudnn.rnn.fp32_precision = "ieee"  # type: ignore[attr-defined]
     compare(models(LARGE[name], device), torch.randn(MODELS, STEPS, 30, SIZE, device=device))
 
 

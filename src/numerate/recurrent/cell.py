@@ -39,6 +39,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.checks import positive
+from numerate.loops.timeloops.cuda_reducing import CudaReducingLoop
 from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
 from numerate.loops.timeloops.cuda_timeloop import CudaTimeLoop
 from numerate.loops.timeloops.pointwise import Sizes
@@ -255,9 +256,8 @@ class ColumnCell(Cell):
         if self.form == "general":
             return None
         if device.type == "cuda":
-            if self.form == "reducing":
-                return self.stepping_loop(device, dtype)
-            return CudaTimeLoop(self.activate, self.loop_sizes(), dtype, device)
+            kind = CudaReducingLoop if self.form == "reducing" else CudaTimeLoop
+            return kind(self.activate, self.loop_sizes(), dtype, device)
         return TimeLoop(self.activate, self.loop_sizes(), torch.float64 if dtype == torch.float64 else torch.float32)
 
     def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:

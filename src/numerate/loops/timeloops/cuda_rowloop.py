@@ -23,7 +23,7 @@ from numerate.loops.timeloops.cuda_timeloop import (
     stacked,
 )
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.rows import schedule_row
+from numerate.loops.timeloops.rows import Row, schedule_row
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
@@ -41,21 +41,27 @@ PLACES: dict[Role, dict[str, str]] = {
 
 def emit(program: Pointwise, storage: str, direction: str) -> tuple[str, int]:
     """The CUDA source of one direction, and the bytes of shared memory that a block needs."""
-    row = schedule_row(program, program.forward if direction == "forward" else program.backward)
-    for node in row.body:
-        if isinstance(node, ScanUnits) and (node.reduction != "sum" or node.exclusive or len(node.axes) != 1):
-            before = " of what comes before" if node.exclusive else ""
-            raise NotLowered(f"a running {node.reduction}{before} over {len(node.axes)} axes on a GPU")
-    sizes = program.sizes
+    row, sizes = scheduled(program, direction), program.sizes
     constants = {
         "HIDDEN": sizes.hidden, "COLUMNS": sizes.columns, "STATES": sizes.states, "SAVED": program.saved,
-        "EXTRAS": sizes.extras, "OWN": program.own, "SCRATCH": row.scratch,
+        "EXTRAS": sizes.extras, "OWN": program.own, "SCRATCH": row.scratch, "THREADS": THREADS,
     }  # fmt: skip
     lines = [_pointer(array, direction) for array in row.numbered()]
     lines += [line for statement in row.body for line in CudaRowPrinter(sizes.hidden).statement(statement)]
     kernel = device_file("rowloop.cuh").replace("  BODY\n", "".join(f"  {line}\n" for line in lines))
     states = sizes.states * (1 if direction == "forward" else 3)
-    return kernel_source(storage, direction, constants, kernel), 4 * (row.scratch + THREADS + states * sizes.hidden)
+    source = kernel_source(storage, direction, constants, device_file("rowunits.cuh"), kernel)
+    return source, 4 * (row.scratch + THREADS + states * sizes.hidden)
+
+
+def scheduled(program: Pointwise, direction: str) -> Row:
+    """The statements of a row in one direction; raises :class:`NotLowered` if a block cannot run them."""
+    row = schedule_row(program, program.forward if direction == "forward" else program.backward)
+    for node in row.body:
+        if isinstance(node, ScanUnits) and (node.reduction != "sum" or node.exclusive or len(node.axes) != 1):
+            before = " of what comes before" if node.exclusive else ""
+            raise NotLowered(f"a running {node.reduction}{before} over {len(node.axes)} axes on a GPU")
+    return row
 
 
 def _pointer(array: RowArray, direction: str) -> str:

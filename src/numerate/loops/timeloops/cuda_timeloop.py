@@ -4,12 +4,14 @@ How the work is cut is written in ``grid.cuh`` and ``timeloop.cuh``; here a plan
 and launched. Steps must be elementwise.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -112,13 +114,15 @@ def cuts(hidden: int, processors: int) -> list[tuple[int, int]]:
     return one + [(units, parts) for units, parts in several if 1 < parts <= processors]
 
 
-def ways(hidden: int, batch: int, processors: int, models: int) -> list[tuple[int, int, int, int, int]]:
+def ways(
+    cuts: Iterable[tuple[int, int]], batch: int, processors: int, models: int
+) -> list[tuple[int, int, int, int, int]]:
     """Units of a part, parts, models of a launch, groups and rows of a group: how a :class:`Cut` may begin.
 
     Blocks that wait for each other all run at once; groups of one block may queue for a processor.
     """
     found = []
-    for units, parts in cuts(hidden, processors):
+    for units, parts in cuts:
         for together in {ceil(models / times) for times in range(1, models + 1)}:  # at the same time
             if together * parts <= processors or parts == 1:
                 rows_each = ceil(batch / min(batch, max(processors // (together * parts), 1)))
@@ -135,7 +139,7 @@ def plans(sizes: Sizes, batch: int, processors: int, memory: int, models: int = 
     """All plans that fit the device, the best one first."""
     hidden, blocks = sizes.hidden, sizes.columns // sizes.hidden
     found: list[GridPlan] = []
-    for units, parts, together, groups, rows_each in ways(hidden, batch, processors, models):
+    for units, parts, together, groups, rows_each in ways(cuts(hidden, processors), batch, processors, models):
         columns_each = ceil(blocks * units / 32)
         passes = ceil(rows_each / max(SUMS // columns_each // 4 * 4, 4))
         rows = rows_of_pass(ceil(rows_each / passes), parts)
@@ -202,8 +206,11 @@ def device_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text()
 
 
-class CudaTimeLoop:
-    """The loop of one step function on a GPU; as :class:`numerate.loops.timeloops.timeloop.TimeLoop`.
+PlanType = TypeVar("PlanType", bound=Cut)
+
+
+class PersistentLoop(ABC, Generic[PlanType]):
+    """A loop of persistent kernels; as :class:`numerate.loops.timeloops.timeloop.TimeLoop`.
 
     gx, weight and outputs are of ``dtype``, float32, bfloat16 or float16; the state and all sums are float32. Of
     float32 numbers products within the loop are exact to single precision; the gradient of the weight follows the
@@ -218,10 +225,28 @@ class CudaTimeLoop:
         self.sizes, self.dtype, self.device = sizes, dtype, device
         self.memory = nvrtc.shared_memory(device)
         self.program = pointwise(activate, sizes)
-        if not self.program.elementwise:
-            raise NotLowered("a step that looks along the units")
-        self._plans: dict[tuple[int, int], list[GridPlan]] = {}
-        self._kernels: dict[tuple[GridPlan, str, bool], nvrtc.Kernel] = {}
+        self._plans: dict[tuple[int, int], list[PlanType]] = {}
+        self._kernels: dict[tuple[PlanType, str, bool], nvrtc.Kernel] = {}
+
+    @abstractmethod
+    def find_plans(self, batch: int, models: int) -> list[PlanType]:
+        """All plans that fit, the best one first."""
+
+    @abstractmethod
+    def source(self, plan: PlanType, direction: str, packed: bool) -> str:
+        """Of the kernel of one direction; ``packed`` if sequences differ in length."""
+
+    @abstractmethod
+    def shared(self, plan: PlanType, direction: str) -> int:
+        """Bytes of shared memory of a block."""
+
+    @abstractmethod
+    def exchanged(self, plan: PlanType, direction: str) -> int:
+        """Numbers that the blocks of one group exchange."""
+
+    @abstractmethod
+    def summands(self, plan: PlanType) -> int:
+        """Of the gradient of an extra vector, of one model."""
 
     @cached_property
     def processors(self) -> int:
@@ -231,16 +256,15 @@ class CudaTimeLoop:
         """Whether the weight fits into the registers of the device."""
         return bool(self.plans(walk.batch))
 
-    def plans(self, batch: int, models: int = 1) -> list[GridPlan]:
+    def plans(self, batch: int, models: int = 1) -> list[PlanType]:
         """All plans that fit, the best one first."""
         if (batch, models) not in self._plans:
-            self._plans[batch, models] = plans(self.sizes, batch, self.processors, self.memory, models)
+            self._plans[batch, models] = self.find_plans(batch, models)
         return self._plans[batch, models]
 
-    def kernel(self, plan: GridPlan, direction: str, packed: bool) -> nvrtc.Kernel:
+    def kernel(self, plan: PlanType, direction: str, packed: bool) -> nvrtc.Kernel:
         if (plan, direction, packed) not in self._kernels:
-            source = emit(self.program, plan, STORAGE[self.dtype], direction, packed)
-            shared = plan.shared(direction == "backward")
+            source, shared = self.source(plan, direction, packed), self.shared(plan, direction)
             self._kernels[plan, direction, packed] = nvrtc.kernel(source, direction, self.device, THREADS, shared)
         return self._kernels[plan, direction, packed]
 
@@ -255,7 +279,7 @@ class CudaTimeLoop:
         history = final.new_empty(*lead, rows if keep else 0, self.sizes.states - 1, hidden)
         saved = final.new_empty(*lead, rows, max(self.program.saved, 1)) if keep else None
         arrays = gx, weight, stacked(extras, final), final, out, history, saved
-        self._launch("forward", walk, plan, WARPS * plan.forward_depth, models, *arrays)
+        self._launch("forward", walk, plan, models, *arrays)
         return list(final.unbind(-3)), [out, history], saved
 
     def backward(
@@ -269,21 +293,44 @@ class CudaTimeLoop:
         initial, dstate = torch.stack(tuple(state), -3), torch.stack(tuple(dfinal), -3).float()
         dgx = weight.new_empty(*lead, rows, self.sizes.columns)
         dgh = weight.new_empty(*lead, rows, self.program.own)
-        dextra = initial.new_empty(*lead, len(extras), plan.groups * plan.slots, hidden)
+        dextra = initial.new_empty(*lead, len(extras), self.summands(plan), hidden)
         inner = weight, stacked(extras, initial), initial, out, rest, saved, dout
-        depth = WARPS * slices(plan.units) * plan.backward_depth
-        self._launch("backward", walk, plan, depth, models, *inner, dstate, dgx, dgh, dextra)
+        self._launch("backward", walk, plan, models, *inner, dstate, dgx, dgh, dextra)
         columns = [(dgx if s.array == "dgx" else dgh).narrow(-1, s.start, s.width) for s in self.program.segments]
         first = state[0].to(out.dtype)
         with products_as_cudnn():
-            dweight = torch.cat([walk.weight_gradient(part, first, out) for part in columns], -2)
-        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2))
+            found = [walk.weight_gradient(part, first, out) for part in columns]
+        dweight = found[0] if len(found) == 1 else torch.cat(found, -2)
+        return dgx, dweight, list(dstate.unbind(-3)), list(dextra.sum(-2).unbind(-2)) if extras else []
 
-    def _launch(
-        self, direction: str, walk: Walk, plan: GridPlan, depth: int, models: int, *arrays: Tensor | None
-    ) -> None:
-        kernel, exchanged = self.kernel(plan, direction, walk.packed), 2 * plan.passes * depth * plan.rows
+    def _launch(self, direction: str, walk: Walk, plan: PlanType, models: int, *arrays: Tensor | None) -> None:
+        kernel, exchanged = self.kernel(plan, direction, walk.packed), self.exchanged(plan, direction)
         launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
+
+
+class CudaTimeLoop(PersistentLoop[GridPlan]):
+    """The loop of an elementwise step function on a GPU."""
+
+    def __init__(self, activate: Activate, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(activate, sizes, dtype, device)
+        if not self.program.elementwise:
+            raise NotLowered("a step that looks along the units")
+
+    def find_plans(self, batch: int, models: int) -> list[GridPlan]:
+        return plans(self.sizes, batch, self.processors, self.memory, models)
+
+    def source(self, plan: GridPlan, direction: str, packed: bool) -> str:
+        return emit(self.program, plan, STORAGE[self.dtype], direction, packed)
+
+    def shared(self, plan: GridPlan, direction: str) -> int:
+        return plan.shared(direction == "backward")
+
+    def exchanged(self, plan: GridPlan, direction: str) -> int:
+        depth = plan.forward_depth if direction == "forward" else slices(plan.units) * plan.backward_depth
+        return 2 * plan.passes * WARPS * depth * plan.rows
+
+    def summands(self, plan: GridPlan) -> int:
+        return plan.groups * plan.slots
 
 
 def launch_models(

@@ -39,10 +39,7 @@ INLINE bool among(int r, int rows) { return PACKED ? r < rows : rows > 0; }
 // Arrive: what this block's threads wrote before is visible to those that waited.
 INLINE void arrive(unsigned *counter) {
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    atomicAdd(counter, 1u);
-  }
+  if (threadIdx.x == 0) release(counter);
 }
 
 INLINE void wait(unsigned *counter, unsigned count) {
@@ -50,9 +47,8 @@ INLINE void wait(unsigned *counter, unsigned count) {
     long long patience = 1ll << 24;
     while (latest(counter) < count)
       if (--patience == 0) stop();
-    __threadfence();
   }
-  __syncthreads();
+  __syncthreads();  // the others come after the first thread's acquiring load, too
 }
 
 // ---------------------------------------------------------------- products

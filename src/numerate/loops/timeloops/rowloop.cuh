@@ -1,50 +1,11 @@
 // One step of a walk along time around the emitted lines: a block computes a row, its threads share the units. The products
 // with the weight are made between the launches.
 //
-// Defined before: S, HIDDEN, COLUMNS, STATES, EXTRAS, SAVED and OWN (numbers of a row), SCRATCH, FORWARD or BACKWARD. Shared
-// memory: the scratch of the emitted lines, room for what threads put together, and states.
-
-const int THREADS = 256;
-
-template <class T> INLINE float load(const T *from) { return number(*from); }
-template <class T> INLINE void store(T *to, float value) { *to = stored<T>(value); }
+// Defined before: S, HIDDEN, COLUMNS, STATES, EXTRAS, SAVED and OWN (numbers of a row), SCRATCH, FORWARD or BACKWARD; then
+// rowunits.cuh. Shared memory: the scratch of the emitted lines, room for what threads put together, and states.
 
 #define JOINED (shared + SCRATCH)
 #define NUMBERS (JOINED + THREADS)
-#define EACH_UNIT for (int j = threadIdx.x; j < HIDDEN; j += THREADS)
-
-// The values of all threads put together, for all of them.
-template <class Join> INLINE float across(float value, const Join &join) {
-  JOINED[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = THREADS / 2; half; half /= 2) {
-    if (threadIdx.x < half) JOINED[threadIdx.x] = join(JOINED[threadIdx.x], JOINED[threadIdx.x + half]);
-    __syncthreads();
-  }
-  const float result = JOINED[0];
-  __syncthreads();
-  return result;
-}
-
-// to[k] = from[0] + ... + from[k], each with its stride; a thread has neighbouring k.
-template <class From, class To>
-INLINE void running_sum(int count, const From *from, int stride, To *to, int other) {
-  const int each = (count + THREADS - 1) / THREADS, first = threadIdx.x * each;
-  const int end = first + each < count ? first + each : count;
-  float sum = 0;
-  for (int k = first; k < end; k++) sum += load(from + k * stride);
-  JOINED[threadIdx.x] = sum;
-  __syncthreads();
-  for (int distance = 1; distance < THREADS; distance *= 2) {
-    const float before = threadIdx.x < distance ? 0.0f : JOINED[threadIdx.x - distance];
-    __syncthreads();
-    JOINED[threadIdx.x] += before;
-    __syncthreads();
-  }
-  sum = threadIdx.x ? JOINED[threadIdx.x - 1] : 0.0f;
-  for (int k = first; k < end; k++) store(to + k * other, sum += load(from + k * stride));
-  __syncthreads();
-}
 
 // In both kernels a block has a row r of a model's batch, `row` of all steps; the emitted lines follow BODY. Their arrays
 // with a number at the end (state0, new1, ...) are declared with them. Shapes are those of one model; models lie one after

@@ -72,5 +72,9 @@ INLINE unsigned latest(const unsigned *counter) {
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
   return value;
 }
+INLINE void release(unsigned *counter) {  // one more; what this thread, and those it waited for, wrote comes before
+  __threadfence();
+  atomicAdd(counter, 1u);
+}
 INLINE void stop() { asm volatile("trap;"); }
 #endif

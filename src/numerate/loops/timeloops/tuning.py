@@ -10,3 +10,5 @@ SUMS = 64
 """GPU: running sums that it can keep beside them."""
 STEP = 1500
 """GPU: cycles of a step beside its products: activations, sums, waiting for memory."""
+ROW = 6000
+"""GPU: cycles of a row whose units a block shares, in both directions."""

@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import sys
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -41,11 +42,14 @@ class Kernel:
 
         With ``cooperative`` all blocks run at the same time, so that they may wait for each other.
         """
-        values = [ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a) for a in arguments]
-        addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        count = len(arguments)
+        values = (ctypes.c_uint64 * count)(*[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])
+        first = ctypes.addressof(values)
+        addresses = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
         sizes = (blocks, 1, 1, self.block, 1, 1, self.shared)
-        with torch.cuda.device(self.device):
+        here = self.device.index in (None, torch.cuda.current_device())
+        with nullcontext() if here else torch.cuda.device(self.device):
             _use(self.device)
             if cooperative:
                 _check(_driver().cuLaunchCooperativeKernel(self._function, *sizes, stream, addresses))

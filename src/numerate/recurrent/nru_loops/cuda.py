@@ -16,6 +16,7 @@ from numerate.loops.timeloops.cuda_timeloop import (
     WARPS,
     Cut,
     cuda_source,
+    cuts,
     lane_columns,
     launch_models,
     padded,
@@ -77,7 +78,8 @@ class CudaNRULoop:
 
     def _find_plans(self, batch: int, models: int) -> list[Plan]:
         found: list[Plan] = []
-        for units, parts, together, groups, rows_each in ways(self.sizes.hidden, batch, self.processors, models):
+        cut = cuts(self.sizes.hidden, self.processors)
+        for units, parts, together, groups, rows_each in ways(cut, batch, self.processors, models):
             z_units, m_units = (_least(numbers, parts) for numbers in (self.width, self.memory))
             if not z_units or not m_units:
                 continue
