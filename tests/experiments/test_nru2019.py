@@ -33,7 +33,7 @@ def known(unit, task, times, *, last=0.02, status: Literal["finished", "diverged
                 {"unit": unit, "task": runs.title(task)},
                 status,
                 *((updates // 2, "nan") if status == "diverged" else (None, "")),
-                curves=dict.fromkeys(("train", "validation", "test", "gradient_norm"), train) | {"steps": steps},
+                curves={"steps": steps, "train": train, "validation": train, "test": train, "gradient_norm": train},
                 scores={"threshold": task.threshold(), "solved_at": at or np.nan, "best_test": 1.0, "solved": bool(at)},
             )
         )

@@ -166,16 +166,22 @@ def panels(count: int, width: float, height: float, columns: int = 2) -> tuple[F
     return fig, axes[:count]
 
 
+def keys(series: Sequence[Curves], order: Sequence[str], first: str | None = None) -> list[Line2D]:
+    """The entries of a legend, with the number of runs that diverged."""
+    look, found = looks(order), []
+    for group in series:
+        note = f"\n{group.diverged} of {len(group.values)} diverged" if group.diverged else ""
+        width = 2.2 if group.name == first else 1.3
+        found.append(Line2D([], [], color=look[group.name][0], lw=width, label=short(group.name) + note))
+    return found
+
+
 def legend(fig: Figure, series: Sequence[Curves], order: Sequence[str], first: str | None = None, **marks: str) -> None:
     """Lay a figure of :func:`panels` out, with names at its right, the lowest curve last; how many runs diverged.
 
     ``marks``: further entries of hollow marks, such as ``published="o"``.
     """
-    look, handles = looks(order), []
-    for group in sorted(series, key=lambda group: -np.nan_to_num(group.last, nan=np.inf)):
-        note = f"\n{group.diverged} of {len(group.values)} diverged" if group.diverged else ""
-        width = 2.2 if group.name == first else 1.3
-        handles.append(Line2D([], [], color=look[group.name][0], lw=width, label=short(group.name) + note))
+    handles = keys(sorted(series, key=lambda group: -np.nan_to_num(group.last, nan=np.inf)), order, first)
     for what, mark in marks.items():
         handles.append(Line2D([], [], ls="", marker=mark, mfc=PAPER, mec=FAINT, ms=5.5, label=what))
     width = fig.get_figwidth()

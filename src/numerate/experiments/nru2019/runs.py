@@ -116,8 +116,9 @@ def by_unit(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def order(rows: Sequence[Row]) -> list[str]:
-    """Names that have a colour each."""
-    return list(dict.fromkeys([*UNITS, *(row.labels["unit"] for row in rows)]))
+    """Names that have a colour each, the paper's units the same in every picture."""
+    names = list(dict.fromkeys(row.labels["unit"] for row in rows))
+    return list(dict.fromkeys([*UNITS, *names])) if any(name in UNITS for name in names) else names
 
 
 def baseline(rows: Sequence[Row]) -> float:
@@ -210,7 +211,7 @@ def overview_picture(rows: Sequence[Row]) -> Picture:
     found, tasks = cells(rows), list(by_task(rows))
     units = [unit for unit in order(rows) if any(unit == name for name, _ in found)]
     with style():
-        fig = Figure(figsize=(1.6 + 1.25 * len(tasks), 1.2 + 0.36 * len(units)))
+        fig = Figure(figsize=(max(7.2, 1.6 + 1.25 * len(tasks)), 1.2 + 0.36 * len(units)))
         plot_progress(fig.subplots(), found, units, tasks)
         lay_out(fig, rect=(0, 0.32 / fig.get_figheight(), 1, 1))
         progress_legend(fig)

@@ -11,7 +11,6 @@ from numerate.experiments.nru2019.runs import (
     curve_picture,
     length,
     middle,
-    overview_picture,
     solved_pictures,
     table,
     times,
@@ -129,7 +128,7 @@ def forgetting_trainings(options: Options) -> list[NetworkTraining]:
 def draw_forgetting(rows: Sequence[Row], options: Options) -> Page:
     return Page(
         "NRU: forgetting",
-        pictures=[overview_picture(rows), curve_picture(rows), *solved_pictures(rows)],
+        pictures=[curve_picture(rows), *solved_pictures(rows)],
         tables=[table(rows)],
     )
 
