@@ -54,6 +54,7 @@ def test_it_learns_where_the_blanks_are():
     task = Copying(2, 10)
     model = SequenceModel(LSTM(task.inputs, 20), task.outputs)
     optimizer = torch.optim.Adam(model.parameters(), 2e-2)
+    loss = torch.tensor(torch.nan)
     for step in range(40):
         batch = task.batch(torch.tensor(0), torch.tensor(step), {})
         optimizer.zero_grad()

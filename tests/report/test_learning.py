@@ -1,5 +1,7 @@
 """Learning curves: medians, bands and times that count every run, also those that diverged."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -7,6 +9,7 @@ from matplotlib.figure import Figure
 from numerate.report.learning import (
     Progress,
     curves,
+    final_values,
     grouped,
     legend,
     panels,
@@ -19,11 +22,20 @@ from numerate.report.learning import (
 from numerate.results import Row
 
 
-def row(unit, train, seed=0, *, solved_at=np.nan, status="finished"):
+def row(unit, train, seed=0, *, solved_at=np.nan, status: Literal["finished", "diverged"] = "finished"):
     ended = (3, "not finite") if status == "diverged" else (None, "")
     steps = 10 * np.arange(len(train))
     scores = {"threshold": 0.1, "best_test": 0.0, "solved_at": solved_at, "solved": float(np.isfinite(solved_at))}
-    return Row("x", {"unit": unit}, seed, {"unit": unit}, status, *ended, {"steps": steps, "train": train}, scores)
+    return Row(
+        "x",
+        {"unit": unit},
+        seed,
+        {"unit": unit},
+        status,
+        *ended,
+        {"steps": steps, "train": train, "validation": train},
+        scores,
+    )
 
 
 def test_medians_and_bands_are_over_runs():
@@ -31,6 +43,11 @@ def test_medians_and_bands_are_over_runs():
     assert series.median.tolist() == [4.0, 2.0, 2.0]
     assert series.quantile(0.25).tolist() == [4.0, 1.5, 1.5]
     assert series.last == 2.0
+
+
+def test_a_spike_at_the_end_does_not_count():
+    spiking = row("A", np.array([1.0, 0.5, 0.4, 0.4, 0.3, 90.0]))
+    assert final_values([spiking, row("A", np.ones(2), status="diverged")], "train", 2.0) == [0.8, np.inf]
 
 
 def test_a_run_that_diverged_is_worse_than_all_others_from_then_on():
@@ -67,7 +84,7 @@ def test_groups_keep_their_order():
     ],
 )
 def test_progress_is_solved_when_half_of_the_runs_are(times, expected, words):
-    rows = [row("A", np.array([2.0, 1.0]), seed, solved_at=at) for seed, at in enumerate(times)]
+    rows = [row("A", np.array([1.0, 1.0]), seed, solved_at=at) for seed, at in enumerate(times)]
     found = progress(rows, baseline=2.0)
     assert found.time == expected
     assert found.left == 0.5
@@ -86,8 +103,8 @@ def test_pictures_have_lines_marks_and_names():
     fig, (ax,) = panels(1, 4, 3)
     plot_curves(ax, series, order=order, baseline=1.0, points={"A": (20, 0.1)}, first="A")
     legend(fig, series, order, published="o")
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["B\n(1 of 1 diverged)", "A", "published"]
-    assert len(ax.lines) == 4  # two medians, a published mark, the baseline
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["B\n1 of 1 diverged", "A", "published"]
+    assert len(ax.lines) == 5  # three runs, a published mark, the baseline
     ax = Figure().subplots()
     plot_solved(ax, grouped(rows, "unit"), order=order, last=1000)
     assert [text.get_text() for text in ax.texts] == ["1 of 2", "0 of 1"]

@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from numerate.report import text
 from numerate.report.figures import BAND, COLOURS, FAINT, INK, MARKERS, PAPER, RATES, lay_out, short
 from numerate.results import Row
 from numerate.results.outcome import judge
 
-LEGEND = 1.6
+LEGEND = 1.7
 """Inches at the right of a figure for the names of its curves."""
 STUCK = "#f3d9d3"
 """Colour of a task that no run has made headway on; as pale in a dark theme."""
@@ -117,7 +117,7 @@ def plot_curves(
     points: Mapping[str, tuple[float, float]] | None = None,
     first: str | None = None,
 ) -> Axes:
-    """Medians as lines, the central ``share`` of the runs as bands.
+    """Medians as lines, the central ``share`` of the runs as bands; fewer than three runs are a thin line each.
 
     Args:
         ax: to draw on.
@@ -132,12 +132,15 @@ def plot_curves(
     look = looks(order)
     for group in series:
         colour, marker = look[group.name]
-        low, high = group.quantile((1 - share) / 2), group.quantile((1 + share) / 2)
         top = 10 * np.nanmax(np.where(np.isfinite(group.values), group.values, np.nan), initial=0.0) + 1
-        if len(group.values) > 1:
-            ax.fill_between(group.steps, low, np.minimum(high, top), color=colour, alpha=0.16, lw=0, zorder=2)
-        width = 2.2 if group.name == first else 1.3
-        ax.plot(group.steps, np.minimum(group.median, top), color=colour, lw=width, zorder=4 if width > 2 else 3)
+        width, zorder = (2.2, 4) if group.name == first else (1.3, 3)
+        if len(group.values) < 3:
+            lines = np.minimum(group.values, top).T
+            ax.plot(group.steps, lines, color=colour, lw=0.7 * width, alpha=0.9, zorder=zorder)
+        else:
+            low, high = (np.minimum(group.quantile((1 + side * share) / 2), top) for side in (-1, 1))
+            ax.fill_between(group.steps, low, high, color=colour, alpha=0.16, lw=0, zorder=2)
+            ax.plot(group.steps, np.minimum(group.median, top), color=colour, lw=width, zorder=zorder)
         if points and group.name in points:
             ax.plot(*points[group.name], marker, ms=5.5, mfc=PAPER, mec=colour, mew=1.3, zorder=5, clip_on=False)
     if baseline is not None:
@@ -163,16 +166,22 @@ def panels(count: int, width: float, height: float, columns: int = 2) -> tuple[F
     return fig, axes[:count]
 
 
+def keys(series: Sequence[Curves], order: Sequence[str], first: str | None = None) -> list[Line2D]:
+    """The entries of a legend, with the number of runs that diverged."""
+    look, found = looks(order), []
+    for group in series:
+        note = f"\n{group.diverged} of {len(group.values)} diverged" if group.diverged else ""
+        width = 2.2 if group.name == first else 1.3
+        found.append(Line2D([], [], color=look[group.name][0], lw=width, label=short(group.name) + note))
+    return found
+
+
 def legend(fig: Figure, series: Sequence[Curves], order: Sequence[str], first: str | None = None, **marks: str) -> None:
     """Lay a figure of :func:`panels` out, with names at its right, the lowest curve last; how many runs diverged.
 
     ``marks``: further entries of hollow marks, such as ``published="o"``.
     """
-    look, handles = looks(order), []
-    for group in sorted(series, key=lambda group: -np.nan_to_num(group.last, nan=np.inf)):
-        note = f"\n({group.diverged} of {len(group.values)} diverged)" if group.diverged else ""
-        width = 2.2 if group.name == first else 1.3
-        handles.append(Line2D([], [], color=look[group.name][0], lw=width, label=short(group.name) + note))
+    handles = keys(sorted(series, key=lambda group: -np.nan_to_num(group.last, nan=np.inf)), order, first)
     for what, mark in marks.items():
         handles.append(Line2D([], [], ls="", marker=mark, mfc=PAPER, mec=FAINT, ms=5.5, label=what))
     width = fig.get_figwidth()
@@ -198,8 +207,10 @@ def plot_solved(ax: Axes, groups: Mapping[str, Sequence[Row]], *, order: Sequenc
         share = f"{len(times)} of {len(rows)}"
         ax.annotate(share, (1, line), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                     va="center", fontsize=7.5, color=INK if times else FAINT)  # fmt: skip
+    every = [time for rows in groups.values() for row in rows if (time := judge(row).solved_at) is not None]
     ax.set_xscale("log")
-    ax.set_xlim(min(100, last / 10), last)
+    ax.set_xlim(10.0 ** np.floor(np.log10(min([*every, last / 10]))), last)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.thousands_tick(value)))
     ax.set_yticks(range(len(groups)), [short(name) for name in groups])
@@ -272,11 +283,21 @@ def solved_shade(time: float) -> float:
     return float(np.clip(1 - np.log10(max(time, 100) / 100) / 6, 0.5, 1.0))
 
 
-def progress(rows: Sequence[Row], baseline: float, quantity: str = "train") -> Progress:
+def final_values(rows: Sequence[Row], quantity: str, scale: float = 1.0, points: int = 5) -> list[float]:
+    """The median of the last points of each run, so that no single spike counts; inf for a run that diverged."""
+    found = []
+    for row in rows:
+        values = np.asarray(row.curves[quantity], float)
+        known = values[np.isfinite(values)][-points:]
+        found.append(scale * float(np.median(known)) if len(known) and row.status != "diverged" else float("inf"))
+    return found
+
+
+def progress(rows: Sequence[Row], baseline: float, quantity: str = "validation") -> Progress:
     """Of the runs of one unit on one task."""
     times = [judge(row).solved_at for row in rows]
     middle = _quantile(np.array([np.inf if time is None else time for time in times], float), 0.5)
-    left = _curves("", rows, quantity, 1 / baseline).last
+    left = _quantile(np.array(final_values(rows, quantity, 1 / baseline)), 0.5)
     solved = sum(time is not None for time in times)
     return Progress(solved, len(rows), middle if np.isfinite(middle) else None, left)
 

@@ -62,7 +62,7 @@ def picture(column: Column, rows: Sequence[Row], comparable: bool) -> Picture:
         ax.set_xlabel(column.title)
         lay_out(fig)
     beside = "a hollow mark is the printed number" if comparable else "the printed numbers are of another size"
-    return Picture("beside", fig, f"{column.title}: a dot for each run; {beside}.")
+    return Picture("beside", fig, f"{column.title.capitalize()}: a dot for each run; {beside}.")
 
 
 def table(title: str, columns: Sequence[Column], rows: Sequence[Row], comparable: bool) -> TextTable:

@@ -12,7 +12,7 @@ from numerate.experiments.nru2019.runs import (
     by_task,
     curve_picture,
     overview_picture,
-    solved_picture,
+    solved_pictures,
     table,
     trainings,
 )
@@ -34,7 +34,7 @@ def of(kind: type[RecallTask]) -> list[RecallTask]:
 
 def page(title: str) -> Callable[[Sequence[Row], Options], Page]:
     def draw(rows: Sequence[Row], options: Options) -> Page:
-        return Page(title, pictures=[curve_picture(rows), solved_picture(rows)], tables=[table(rows)])
+        return Page(title, pictures=[curve_picture(rows), *solved_pictures(rows)], tables=[table(rows)])
 
     return draw
 
@@ -66,7 +66,7 @@ def learns_first(rows: Sequence[Row], options: Options, share: float = 0.1) -> C
     """By the median loss after a tenth of the updates of NRU."""
     found, holds = [], []
     for task, members in by_task(rows).items():
-        series = {group.name: group for group in curves(members, "train") if group.name in ("NRU", *UNITS[1:5])}
+        series = {group.name: group for group in curves(members, "validation") if group.name in ("NRU", *UNITS[1:5])}
         if len(series) < 2 or "NRU" not in series:
             continue
         at = share * series["NRU"].steps[-1]
@@ -85,7 +85,7 @@ def draw_figure3(rows: Sequence[Row], options: Options) -> Page:
     top = [row for row in rows if row.labels["unit"] in TOP] or list(rows)
     return Page(
         "NRU, Figure 3: steps to converge, and every unit on every task",
-        pictures=[overview_picture(rows), solved_picture(top)],
+        pictures=[overview_picture(rows), *solved_pictures(top)],
         tables=[table(rows)],
     )
 

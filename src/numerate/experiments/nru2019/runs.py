@@ -15,6 +15,7 @@ from numerate.report.figures import lay_out, style
 from numerate.report.learning import (
     Progress,
     curves,
+    final_values,
     grouped,
     legend,
     panels,
@@ -115,8 +116,9 @@ def by_unit(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def order(rows: Sequence[Row]) -> list[str]:
-    """Names that have a colour each."""
-    return list(dict.fromkeys([*UNITS, *(row.labels["unit"] for row in rows)]))
+    """Names that have a colour each, the paper's units the same in every picture."""
+    names = list(dict.fromkeys(row.labels["unit"] for row in rows))
+    return list(dict.fromkeys([*UNITS, *names])) if any(name in UNITS for name in names) else names
 
 
 def baseline(rows: Sequence[Row]) -> float:
@@ -146,52 +148,54 @@ def middle(values: Sequence[float]) -> float:
 
 
 def left(rows: Sequence[Row]) -> list[float]:
-    """The last training loss of each run as a share of that of guessing; infinite if it diverged."""
-    return [curves([row], "train", scale=1 / baseline(rows))[0].last for row in rows]
+    """The last loss of each run as a share of that of guessing; infinite if it diverged."""
+    return final_values(rows, "validation", 1 / baseline(rows))
 
 
 # ---------------------------------------------------------------- pictures and tables
 
 
 def curve_picture(rows: Sequence[Row], name: str = "curves") -> Picture:
-    """The training loss along the updates, a panel for each task."""
+    """The loss along the updates, a panel for each task."""
     tasks, colours = by_task(rows), order(rows)
     with style():
-        fig, axes = panels(len(tasks), 4.2, 3.5)
+        fig, axes = panels(len(tasks), 6.0 if len(tasks) == 1 else 4.2, 3.5)
         for ax, (task, members) in zip(axes, tasks.items()):
             guess = baseline(members)
             plot_curves(
-                ax, curves(members, "train"), order=colours, baseline=guess, first="NRU",
+                ax, curves(members, "validation"), order=colours, baseline=guess, first="NRU",
                 baseline_name=f"guessing: {guess:.3f}",
             )  # fmt: skip
             ax.set_ylim(0, 1.3 * guess)
             ax.set_title(task)
         axes[0].set_ylabel("cross entropy in nats a step")
-        legend(fig, curves(rows, "train"), colours, first="NRU")
+        legend(fig, curves(rows, "validation"), colours, first="NRU")
     return Picture(
         name,
         fig,
-        "Training loss, the mean between two points: median over seeds and, as a band, the middle half of them. The "
-        "dashed line is the best loss without memory. A run that diverged counts as worse than all others.",
+        "Loss on sequences that were not trained on: median over seeds and, as a band, the middle half of them; with "
+        "fewer than three seeds, each run. The dashed line is the best loss without memory. A run that diverged counts "
+        "as worse than all others.",
     )
 
 
-def solved_picture(rows: Sequence[Row], name: str = "solved") -> Picture:
-    """Time to solve, a panel for each task."""
+def solved_pictures(rows: Sequence[Row], name: str = "solved") -> list[Picture]:
+    """Time to solve, a panel for each task; nothing if no run is solved."""
+    if not np.isfinite(times(rows)).any():
+        return []
     tasks, colours = by_task(rows), order(rows)
     lines = max(len(by_unit(members)) for members in tasks.values())
     with style():
-        fig, axes = panels(len(tasks), 4.6, 1.1 + 0.27 * lines)
+        fig, axes = panels(len(tasks), 6.0 if len(tasks) == 1 else 4.6, 1.1 + 0.27 * lines)
         for ax, (task, members) in zip(axes, tasks.items()):
             plot_solved(ax, by_unit(members), order=colours, last=last_update(members))
             ax.set_title(task)
-        lay_out(fig, rect=(0, 0, 1 - 0.5 / fig.get_figwidth(), 1), w_pad=3.0)
-    return Picture(
-        name,
-        fig,
+        lay_out(fig, rect=(0, 0, 1 - 0.6 / fig.get_figwidth(), 1), w_pad=3.0)
+    caption = (
         "Updates until the mean training loss of 50 updates falls below a tenth of that of guessing: a dot for each "
-        "run, a bar at the median of all, at the right how many runs are solved.",
+        "run, a bar at the median of all, at the right how many runs are solved."
     )
+    return [Picture(name, fig, caption)]
 
 
 def cells(rows: Sequence[Row]) -> dict[tuple[str, str], Progress]:
@@ -207,7 +211,7 @@ def overview_picture(rows: Sequence[Row]) -> Picture:
     found, tasks = cells(rows), list(by_task(rows))
     units = [unit for unit in order(rows) if any(unit == name for name, _ in found)]
     with style():
-        fig = Figure(figsize=(1.6 + 1.25 * len(tasks), 1.2 + 0.36 * len(units)))
+        fig = Figure(figsize=(max(7.2, 1.6 + 1.25 * len(tasks)), 1.2 + 0.36 * len(units)))
         plot_progress(fig.subplots(), found, units, tasks)
         lay_out(fig, rect=(0, 0.32 / fig.get_figheight(), 1, 1))
         progress_legend(fig)

@@ -11,8 +11,7 @@ from numerate.experiments.nru2019.runs import (
     curve_picture,
     length,
     middle,
-    overview_picture,
-    solved_picture,
+    solved_pictures,
     table,
     times,
     training,
@@ -62,7 +61,7 @@ def draw_stability(rows: Sequence[Row], options: Options) -> Page:
     parts = grouped(rows, "part")
     pictures = [labels_picture(parts["random labels"])]
     if "memory" in parts:
-        pictures += [curve_picture(parts["memory"], "memory"), solved_picture(parts["memory"], "memory-solved")]
+        pictures += [curve_picture(parts["memory"], "memory"), *solved_pictures(parts["memory"], "memory-solved")]
     lines = [
         [
             name, f"{int(members[0].config['steps']):,}", str(len(members)),
@@ -80,7 +79,7 @@ def labels_picture(rows: Sequence[Row]) -> Picture:
     with style():
         fig, (ax,) = panels(1, 6.4, 3.5)
         series = [
-            replace(curves(members, "train", scale=1 / guessing(members))[0], name=name)
+            replace(curves(members, "validation", scale=1 / guessing(members))[0], name=name)
             for name, members in grouped(rows, "unit").items()
         ]
         plot_curves(ax, series, order=names, baseline=1.0)
@@ -129,7 +128,7 @@ def forgetting_trainings(options: Options) -> list[NetworkTraining]:
 def draw_forgetting(rows: Sequence[Row], options: Options) -> Page:
     return Page(
         "NRU: forgetting",
-        pictures=[overview_picture(rows), curve_picture(rows), solved_picture(rows)],
+        pictures=[curve_picture(rows), *solved_pictures(rows)],
         tables=[table(rows)],
     )
 

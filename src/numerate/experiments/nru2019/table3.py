@@ -13,8 +13,8 @@ from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.recurrent import NRU
 from numerate.report import Claim, Page, Picture, TextTable
-from numerate.report.figures import style
-from numerate.report.learning import curves, grouped, legend, panels, plot_curves
+from numerate.report.figures import lay_out, style
+from numerate.report.learning import curves, grouped, keys, legend, panels, plot_curves
 from numerate.results import Row
 from numerate.tasks import PermutedPixels
 from numerate.train import NetworkTraining
@@ -52,24 +52,34 @@ def training(recipe: Recipe, options: Options, labels: dict[str, str], steps: in
     )
 
 
-def curve_picture(rows: Sequence[Row], name: str, panel: str, points: bool) -> Picture:
-    """Validation accuracy along training, a panel for each value of a label."""
-    parts, theirs = grouped(rows, panel), VALIDATION.theirs() if points else {}
-    every = list(dict.fromkeys(row.labels["unit"] for row in rows))
+def curve_picture(rows: Sequence[Row], comparable: bool) -> Picture:
+    """Validation accuracy along training, the printed one at the end."""
+    series, theirs = curves(rows, "validation_accuracy", scale=100), VALIDATION.theirs() if comparable else {}
+    marks = {group.name: (float(group.steps[-1]), theirs[group.name]) for group in series if group.name in theirs}
     with style():
-        fig, axes = panels(len(parts), 6.4 if len(parts) == 1 else 3.9, 3.6, columns=3)
-        for ax, (title, members) in zip(axes, parts.items()):
+        fig, (ax,) = panels(1, 6.4, 3.7)
+        plot_curves(ax, series, order=order(rows), first="NRU", points=marks)
+        ax.set_ylabel("validation accuracy in %")
+        ax.set_ylim(top=100)
+        legend(fig, series, order(rows), first="NRU", **({"published": "o"} if marks else {}))
+    more = "; hollow marks are printed." if marks else "."
+    return Picture("validation", fig, f"Accuracy on validation along training{more}")
+
+
+def sweep_picture(rows: Sequence[Row]) -> Picture:
+    """A panel for each sweep, as the figure has it."""
+    sweeps = grouped(rows, "sweep")
+    with style():
+        fig, axes = panels(len(sweeps), 3.9, 3.4, columns=3)
+        for ax, (title, members) in zip(axes, sweeps.items()):
             series = curves(members, "validation_accuracy", scale=100)
-            marks = {g.name: (float(g.steps[-1]), theirs[g.name]) for g in series if g.name in theirs}
-            plot_curves(ax, series, order=order(rows) if points else every, first="NRU", points=marks)
-            ax.set_ylabel("validation accuracy in %")
-            ax.set_title(title if len(parts) > 1 else "")
-        axes[0].set_ylim(top=100)
-        more = {"published": "o"} if theirs else {}
-        legend(fig, curves(rows, "validation_accuracy"), order(rows) if points else every, first="NRU", **more)
-    return Picture(
-        name, fig, "Accuracy on validation along training" + ("; hollow marks are printed." if theirs else ".")
-    )
+            names = [group.name for group in series]
+            plot_curves(ax, series, order=names)
+            ax.legend(handles=keys(series, names), loc="lower right")
+            ax.set_title(title)
+        axes[0].set_ylabel("validation accuracy in %")
+        lay_out(fig)
+    return Picture("sweeps", fig, "Accuracy on validation along training.")
 
 
 # ---------------------------------------------------------------- Table 3
@@ -89,7 +99,7 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
     comparable = beside.is_published_size(options)
     return Page(
         "NRU, Table 3 and Figure 5: permuted sequential MNIST",
-        pictures=[beside.picture(TEST, rows, comparable), curve_picture(rows, "validation", "task", comparable)],
+        pictures=[beside.picture(TEST, rows, comparable), curve_picture(rows, comparable)],
         tables=[beside.table("Accuracy at the best validation point", [TEST, VALIDATION], rows, comparable)],
     )
 
@@ -141,7 +151,7 @@ def draw_sweeps(rows: Sequence[Row], options: Options) -> Page:
     header = ["sweep", "setting", "parameters", "validation, best", "test at it", "validation, a quarter through"]
     return Page(
         "NRU, Figure 8: heads, memory and hidden size on psMNIST",
-        pictures=[curve_picture(rows, "sweeps", "sweep", points=False)],
+        pictures=[sweep_picture(rows)],
         tables=[TextTable("Accuracy in %", header, lines)],
     )
 
