@@ -51,6 +51,7 @@ class Found:
         noise: estimated standard deviation of the noise in y; 0.0 if none can be seen.
         groups: dimensionless groups found, each input: exponent.
         seconds: CPU time used.
+        cut: whether the time limit ended the search; the same seed may then end elsewhere.
     """
 
     best: Formula
@@ -59,6 +60,7 @@ class Found:
     noise: float
     groups: list[dict[str, Fraction]]
     seconds: float
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from numerate.discover import polynomials as poly
 from numerate.loops.least_squares import index as least_squares
+from numerate.loops.toolchain import native
 
 Start = tuple[np.ndarray, np.ndarray]  # a: (d,), B: (r, d)
 TOGETHER = 8  # starts in one call: the lanes of a vector
@@ -37,14 +38,15 @@ def fit_index(
         degree: of the polynomial link.
         steps: at most so many evaluations per start.
         good: no further start is tried once one is as good as this.
-        stop: asked before each handful of starts.
+        stop: asked before each handful of starts, before each one where there is no compiler.
     """
     optimiser = replace(least_squares.OPTIMISER, evaluations=steps)
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
-    for first in range(0, len(starts), TOGETHER):
+    together = TOGETHER if native.available() else 1
+    for first in range(0, len(starts), together):
         if stop():
             break
-        a, B = (np.stack(part) for part in zip(*starts[first : first + TOGETHER]))
+        a, B = (np.stack(part) for part in zip(*starts[first : first + together]))
         fit = least_squares.fit_index(Z, y, a, B, degree, None, optimiser, threads=1)
         found += [(float(e), a, B) for e, a, B in zip(fit.error, fit.a, fit.B) if np.isfinite(e)]
         if any(f[0] < good for f in found):
