@@ -52,6 +52,7 @@ class Found:
         groups: dimensionless groups found, each input: exponent.
         seconds: CPU time used.
         cut: whether the time limit ended the search; the same seed may then end elsewhere.
+        outliers: rows that were left out, by number; only a robust search leaves any out.
     """
 
     best: Formula
@@ -61,6 +62,7 @@ class Found:
     groups: list[dict[str, Fraction]]
     seconds: float
     cut: bool = False
+    outliers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

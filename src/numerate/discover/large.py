@@ -1,6 +1,6 @@
 """A polynomial plus two features from a large dictionary: functions of small expressions times small monomials."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
@@ -121,13 +121,13 @@ def large_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: i
     base = wide.rich(P, int(0.4 * len(P)), allowed)
     if base is None:
         return
-    large = build(P, allowed)
+    large = build(P, allowed, int(FEATURES * min(1.0, (clock.seconds / 9) ** 0.5)))
     recipes: list[wide.Recipe] = [(None, None, name) for name in OUTERS]
     recipes += [(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
     targets = wide.Targets.of(view, recipes, rows)
     n, p = large.F.shape
     clock.spend(2e-5 * p + 4e-11 * n * p**2 + 2e-9 * len(targets.recipes) * p**2)
-    for i, found in enumerate(best_pairs(base.A, large.F, targets.T)):
+    for i, found in enumerate(best_pairs(base.A, large.F, targets.T, check=clock.check)):
         outer = wide.made_by(view, targets.recipes[i])
         for rest, chosen in found[:2]:
             if rest < SURE and outer is not None:
@@ -138,12 +138,17 @@ def large_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: i
 
 
 def best_pairs(
-    base: np.ndarray, F: np.ndarray, T: np.ndarray, top: int = 20, chunk: int = 500
+    base: np.ndarray,
+    F: np.ndarray,
+    T: np.ndarray,
+    top: int = 20,
+    chunk: int = 500,
+    check: Callable[[], None] = lambda: None,
 ) -> list[list[tuple[float, tuple[int, int]]]]:
     """For each column of T the pairs of columns of F that leave least of it, the base projected out: (rest, pair).
 
     The squared correlation with a pair is (c_i^2 + c_j^2 - 2 c_i c_j g) / (1 - g^2); ranked in single precision, the best
-    measured in double.
+    measured in double. ``check`` is called between chunks.
     """
     Q = np.linalg.qr(base / np.linalg.norm(base, axis=0))[0]
     T = T - Q @ (Q.T @ T)
@@ -156,6 +161,7 @@ def best_pairs(
     P4, C4 = P.astype(np.float32), C.astype(np.float32)
     ranked: list[list[tuple[float, int, int]]] = [[] for _ in T.T]
     for s in range(0, len(ids), chunk):
+        check()
         G = P4[:, s : s + chunk].T @ P4[:, s:]
         scale = 1 - G * G
         np.divide(1, scale, out=scale, where=scale > 1e-5)
