@@ -1,8 +1,8 @@
 """CPU time of one search, and its work.
 
-The shares that parts of the search get are counted in work: what each step costs by its sizes, in seconds of one core as
-they were when this was written. The same data and seed do the same work on every machine, so that the search takes the
-same path; time itself only ends it.
+The shares that parts of the search get are counted in work: what each step costs by its sizes, in seconds of one core
+when this was written. The same data and seed do the same work on every machine, so that the search takes the same path;
+time itself only ends it.
 """
 
 import time

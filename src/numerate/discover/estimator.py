@@ -30,7 +30,8 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Fitted attributes: ``formula_`` (a sympy expression whose symbols are the columns' names), ``formulas_`` (the front
     of error against size, each a :class:`numerate.discover.Formula`), ``exact_`` (whether the formula is a law to the
     last digit rather than an approximation), ``noise_`` (estimated standard deviation of the noise in y), ``groups_``
-    (dimensionless groups, name -> exponent), ``outliers_`` (rows left out, by number). With several targets each of them is a list, one entry for each target.
+    (dimensionless groups, name -> exponent), ``outliers_`` (rows left out, by number). With several targets each of
+    them is a list, one entry for each target.
 
     Args:
         seconds: Processor time for each target, on one core. An exact law ends the search earlier.

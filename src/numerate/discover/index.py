@@ -2,8 +2,8 @@
 
 y = exp(a . z) H(B z),  z = log x,  H a free polynomial of r variables. The coefficients of H are eliminated by variable
 projection; a and B are found by Levenberg–Marquardt (:mod:`numerate.loops.least_squares.index`: native code where there
-is a compiler, else NumPy). The row space of B, in echelon form and rounded to small
-fractions, gives the dimensionless groups, and a the monomial in front. Works for targets of both signs.
+is a compiler, else NumPy). The row space of B, in echelon form and rounded to small fractions, gives the dimensionless
+groups, and a the monomial in front. Works for targets of both signs.
 """
 
 from collections.abc import Callable, Sequence

@@ -34,10 +34,10 @@ class Large:
 
 
 def arguments(P: np.ndarray) -> list[ex.Tree]:
-    """What functions are taken of: inputs, their squares, roots and inverses, two of them joined, and three for few inputs."""
+    """What functions are taken of: inputs, their squares, roots and inverses, two or three of them joined."""
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
-    pos = (P > 0).all(0)
+    pos = np.asarray((P > 0).all(0))
     out = V + [ex.power(x, 2) for x in V] + [ex.power(x, -1) for x in V]
     out += [ex.mul(ex.fixed(2.0), x) for x in V] + [ex.mul(ex.fixed(2.0), ex.power(x, -1)) for x in V]
     out += [ex.power(x, HALF) for x, p in zip(V, pos) if p]
@@ -83,7 +83,7 @@ def functions(a: ex.Tree, v: np.ndarray, outside: bool) -> Iterator[tuple[ex.Tre
 def multipliers(P: np.ndarray) -> list[ex.Tree]:
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
-    pos = (P > 0).all(0)
+    pos = np.asarray((P > 0).all(0))
     out = [ex.ONE, *V, *[ex.power(x, -1) for x in V], *[ex.power(x, HALF) for x, p in zip(V, pos) if p]]
     pairs = [ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)] + [ex.power(x, 2) for x in V]
     ratios = [ex.mul(V[i], ex.power(V[j], -1)) for i, j in product(range(k), repeat=2) if i != j]
@@ -147,8 +147,8 @@ def best_pairs(
 ) -> list[list[tuple[float, tuple[int, int]]]]:
     """For each column of T the pairs of columns of F that leave least of it, the base projected out: (rest, pair).
 
-    The squared correlation with a pair is (c_i^2 + c_j^2 - 2 c_i c_j g) / (1 - g^2); ranked in single precision, the best
-    measured in double. ``check`` is called between chunks.
+    The squared correlation with a pair is (c_i^2 + c_j^2 - 2 c_i c_j g) / (1 - g^2); ranked in single precision, the
+    best measured in double. ``check`` is called between chunks.
     """
     Q = np.linalg.qr(base / np.linalg.norm(base, axis=0))[0]
     T = T - Q @ (Q.T @ T)

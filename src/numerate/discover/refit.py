@@ -1,7 +1,7 @@
 """Constants of an expression by Levenberg–Marquardt, with exact derivatives and standard errors.
 
-Two functions of one signature: :func:`refit_native` uses :mod:`numerate.loops.least_squares.tape`, whose normal equations
-lose half the digits, and ends with a few steps of :func:`refit_numpy`, the reference, where the last digits matter.
+Two functions of one signature: :func:`refit_native` uses :mod:`numerate.loops.least_squares.tape`, whose normal
+equations lose half the digits, and ends with a few steps of :func:`refit_numpy`, the reference, where digits matter.
 """
 
 from dataclasses import dataclass, replace

@@ -19,26 +19,23 @@ def robust_search(
 ) -> Found:
     """As :func:`~numerate.discover.search.search`, without rows far from a smooth function of the others.
 
-    Each round searches on the kept rows and looks again which rows are far, now from the formula; it ends when they stay
-    the same. ``Found.outliers`` are the rows left out at the end, by number. All rounds together take ``seconds``.
+    Each round searches on the kept rows and looks again which rows are far, now from the formula, until they stay the
+    same. ``Found.outliers`` are the rows left out at the end, by number. All rounds together take ``seconds``.
     """
     root = np.ones(len(y)) if weights is None else np.sqrt(weights / np.mean(weights))
     out, left = far_from_smooth(X, y, root), seconds
-    for more in reversed(range(ROUNDS)):
+    rounds = ROUNDS
+    while True:
+        rounds -= 1
         kept = ~out
-        found = search(
-            X[kept],
-            y[kept],
-            weights=None if weights is None else weights[kept],
-            seconds=left if not more else max(0.6 * left, 0.2 * seconds),
-            **options,
-        )
+        share = max(0.6 * left, 0.2 * seconds) if rounds else left
+        mine = None if weights is None else weights[kept]
+        found = search(X[kept], y[kept], weights=mine, seconds=share, **options)
         left -= found.seconds
         again = far((found.best.predict(X) - y) * root, kept)
-        if not more or np.array_equal(again, out) or left < 0.1 * seconds:
-            break
+        if not rounds or np.array_equal(again, out) or left < 0.1 * seconds:
+            return replace(found, outliers=tuple(int(i) for i in np.flatnonzero(out)))
         out = again
-    return replace(found, outliers=tuple(int(i) for i in np.flatnonzero(out)))
 
 
 def far_from_smooth(X: np.ndarray, y: np.ndarray, root: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
-from numerate.discover import sparse, spans
+from numerate.discover import spans, sparse
 from numerate.discover.clock import Clock, linear_work
 from numerate.discover.spans import Design
 from numerate.discover.view import View
@@ -98,7 +98,7 @@ def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | N
     """A polynomial, quotients of two inputs, and logarithms, roots and waves of each."""
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
-    pos = (P > 0).all(0)
+    pos = np.asarray((P > 0).all(0))
     extra = [ex.power(x, -1) for x in V]
     extra += [ex.mul(V[i], ex.power(V[j], -1)) for i, j in product(range(k), repeat=2) if i != j]
     extra += [("log", x if p else ("abs", x)) for x, p in zip(V, pos)]
