@@ -1,7 +1,7 @@
 """Many targets against one span: is (t - s) / m, under some outer function g, a combination of known columns?
 
-One orthogonal factorisation of the columns tests all terms s, factors m and outer functions g by one product of matrices.
-Only what fits to the last digits counts, so that thousands of tests bring no accident.
+One orthogonal factorisation of the columns tests all terms s, factors m and outer functions g by one product of
+matrices. Only what fits to the last digits counts, so that thousands of tests bring no accident.
 """
 
 from collections.abc import Iterator, Sequence
