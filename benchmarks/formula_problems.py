@@ -56,14 +56,14 @@ def parse(text: str, names: list[str]) -> sp.Expr:
 
 
 def drawn(name: str, suite: str, text: str, ranges: dict[str, tuple[float, float]], seed, n: int) -> Problem:
-    """Uniform draws from the ranges; rows where the formula is not real are left out."""
+    """Uniform draws from the ranges; rows where the formula is not real, or beyond 1e100, are left out."""
     truth = parse(text, list(ranges))
     low, high = np.array(list(ranges.values()), float).T
     rng = np.random.default_rng(seed)
     X = rng.uniform(low, high, (4 * n, len(low)))
     y = values(truth, X)
     outside = rng.uniform(low, high + 0.3 * (high - low), (2000, len(low)))
-    ok = np.isfinite(y)
+    ok = np.abs(y) < 1e100  # false for what is not a number
     return Problem(name, suite, truth, X[ok][:n], y[ok][:n], outside[np.isfinite(values(truth, outside))][:500])
 
 

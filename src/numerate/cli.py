@@ -240,7 +240,8 @@ def fit(
         int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")
     ] = None,
     relative: Annotated[bool, typer.Option("--relative", help="Count errors relative to the target.")] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same formula.")] = 0,
+    robust: Annotated[bool, typer.Option("--robust", help="Look for gross outliers and leave them out.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same formula, unless time runs out.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
 ) -> None:
     """Find the formula behind a table; Ctrl-C gives the best so far."""
@@ -248,7 +249,7 @@ def fit(
 
     wanted = cli_fit.Wanted(
         data, target, _words(inputs), time, trajectory, units, seconds, _words(functions), size, relative, seed,
-        out or Path("results") / "fit" / data.stem,
+        out or Path("results") / "fit" / data.stem, robust,
     )  # fmt: skip
     cli_fit.run(wanted, _print)
 

@@ -30,6 +30,7 @@ class Wanted:
     relative: bool
     seed: int
     out: Path
+    robust: bool = False
 
     def command(self) -> str:
         """The command that makes this report."""
@@ -41,6 +42,7 @@ class Wanted:
             if value is not None and (name, value) not in (("seconds", 10.0), ("seed", 0)):
                 words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
         words += ["--relative"] if self.relative else []
+        words += ["--robust"] if self.robust else []
         return shlex.join(words)
 
     def check(self) -> None:
@@ -53,6 +55,8 @@ class Wanted:
             raise ValueError("--trajectory goes with --time")
         if self.units is not None and self.time is not None:
             raise ValueError("--units goes with --target; equations in time are found without units")
+        if self.robust and self.time is not None:
+            raise ValueError("--robust goes with --target")
         if not self.seconds > 0:
             raise ValueError(f"--seconds must be positive, got {self.seconds:g}")
 
@@ -101,6 +105,7 @@ def _run_formula(wanted: Wanted, show: Print) -> None:
             units=units,
             size=wanted.size,
             relative=wanted.relative,
+            robust=wanted.robust,
             seed=wanted.seed,
             progress=tell,
         )
@@ -127,7 +132,9 @@ def _summary(fit: Any) -> Any:
     facts = [f"  {name}: {value}" for name, value in fit.facts[:2]]
     facts += [f"  constant {note}" for note in fit.constants]
     facts += [f"  dimensionless group: {group}" for group in fit.groups]
-    facts.append(f"  found in {fit.found.seconds:.1f} s")
+    facts += [f"  left out as outliers: {fit.outliers}"] if fit.found.outliers else []
+    cut = "; the time ran out, another run may find another formula" if fit.found.cut else ""
+    facts.append(f"  found in {fit.found.seconds:.1f} s{cut}")
     others = Table("size", "relative error", "formula", box=None, pad_edge=False, header_style="dim")
     for each in fit.runners_up:
         others.add_row(str(each.size), number(each.relative_error), export.text(each.expression))

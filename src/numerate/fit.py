@@ -38,12 +38,14 @@ class FormulaFit:
     units: Mapping[str, Unit] | None
     constants: Sequence[ConstantNote]
     relative: bool = False
+    robust: bool = False
 
     @property
     def verdict(self) -> str:
         best = self.found.best
         if self.found.exact:
-            return "an exact law: it agrees with every row to the last digits"
+            rows = "every other row" if self.found.outliers else "every row"
+            return f"an exact law: it agrees with {rows} to the last digits"
         if self.found.noise and best.error < 1.2 * self.found.noise:
             return f"{NO_LAW}, which leaves no more than the noise"
         return NO_LAW
@@ -51,7 +53,8 @@ class FormulaFit:
     @property
     def facts(self) -> list[tuple[str, str]]:
         best, noise = self.found.best, self.found.noise
-        rest = self.table.y - values(best, self.table.X, self.table.names)
+        kept = ~np.isin(np.arange(len(self.table.y)), self.found.outliers)
+        rest = (self.table.y - values(best, self.table.X, self.table.names))[kept]
         error = f"{number(float(np.sqrt(np.mean(rest**2))))}, {percent(best.relative_error)} of the target"
         if self.relative:
             noise = noise and best.relative_error * noise / best.error
@@ -60,7 +63,14 @@ class FormulaFit:
             ("root mean square error", error + ("'s, row by row" if self.relative else "'s")),
             ("estimated noise", level if noise else "none that can be seen"),
             ("size", f"{best.size} operations, names and numbers"),
+            *([("left out as outliers", self.outliers)] if self.found.outliers else []),
         ]
+
+    @property
+    def outliers(self) -> str:
+        """How many rows were left out, and which."""
+        rows = [str(i + 1) for i in self.found.outliers]
+        return f"{len(rows)} of {len(self.table.y)} rows: {', '.join(rows[:10])}{', …' if len(rows) > 10 else ''}"
 
     @property
     def groups(self) -> list[str]:
@@ -89,6 +99,7 @@ def fit_table(
     units: Mapping[str, Unit] | None = None,
     size: int | None = None,
     relative: bool = False,
+    robust: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> FormulaFit:
@@ -101,6 +112,7 @@ def fit_table(
         units: Column -> unit.
         size: The largest formula wanted.
         relative: Whether errors count relative to the target, row by row.
+        robust: Whether gross outliers are left out.
         seed: Of the search.
         progress: Called with the best formula so far and the seconds gone by.
     """
@@ -115,11 +127,12 @@ def fit_table(
         seconds=seconds,
         functions=functions,
         units=units,
+        robust=robust,
         seed=seed,
         progress=progress,
     )
     found = found if size is None else smaller(found, size)
-    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target), relative)
+    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target), relative, robust)
 
 
 def candidates(found: Found, target: str) -> list[Candidate]:
@@ -225,7 +238,7 @@ def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
         "import polars as pl\n"
         "from numerate import FormulaRegressor\n\n"
         f"data = pl.{reader}({str(path)!r})\n"
-        f"model = FormulaRegressor(seconds={seconds:g}{units})\n"
+        f"model = FormulaRegressor(seconds={seconds:g}{units}{', robust=True' if fit.robust else ''})\n"
         f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
         f"model.formula_      # {export.text(fit.found.best.expression)}\n"
         f"model.predict(data[{list(table.names)!r}])\n"

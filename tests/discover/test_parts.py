@@ -53,6 +53,15 @@ def test_derivatives_equal_finite_differences(name):
         np.testing.assert_allclose(np.broadcast_to(slopes[i], (20,)), (up - down) / 2e-6, rtol=1e-6, atol=1e-9)
 
 
+def test_a_pole_or_root_of_a_constant_is_no_number_and_no_exception():
+    X = box(20, 1)
+    for bad in (ex.power(ex.const(0.0), -1), ("power", ex.const(-2.0), ex.const(0.5)), ex.power(ex.const(1e300), 2)):
+        tree = ex.add(X0, bad)
+        with np.errstate(all="ignore"):
+            assert not np.isfinite(ex.column(tree, X)).any()
+        assert refit(tree, X, X[:, 0]).error == np.inf
+
+
 def test_refit_finds_nonlinear_constants_to_the_last_digit():
     X = box(200, 1)
     y = 3.2 * np.exp(-0.7 * X[:, 0]) + 0.25

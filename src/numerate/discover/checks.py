@@ -32,7 +32,9 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 
 def check_columns(X: np.ndarray, y: np.ndarray, names: Sequence[str], target: str) -> None:
-    """Raises ValueError if the target or every input is constant, or if two inputs are equal; X: (n, d), y: (n,)"""
+    """Raises ValueError if the target is huge, it or every input constant, or two inputs equal; X: (n, d), y: (n,)"""
+    if np.abs(y).max() > 1e100:
+        raise ValueError(f"the target {target!r} reaches {np.abs(y).max():.0e}; rescale it to below 1e100")
     if np.ptp(y) == 0:
         raise ValueError(f"the target {target!r} is {y[0]:g} in every row; there is nothing to explain")
     if not np.ptp(X, axis=0).any():

@@ -1,4 +1,9 @@
-"""CPU time of one search."""
+"""CPU time of one search, and its work.
+
+The shares that parts of the search get are counted in work: what each step costs by its sizes, in seconds of one core
+when this was written. The same data and seed do the same work on every machine, so that the search takes the same path;
+time itself only ends it.
+"""
 
 import time
 from collections.abc import Iterator
@@ -14,11 +19,12 @@ class OutOfSlice(Exception):
 
 
 class Clock:
-    """Counts CPU seconds of this process from its making."""
+    """Counts CPU seconds of this process from its making, and work as it is told."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.start = seconds, time.process_time()
-        self._until = [seconds]
+        self.seconds, self.start, self.work = seconds, time.process_time(), 0.0
+        self.cut = False  # whether time ended the search
+        self._until = [float("inf")]
 
     @property
     def elapsed(self) -> float:
@@ -26,23 +32,39 @@ class Clock:
 
     @property
     def left(self) -> float:
-        return self.seconds - self.elapsed
+        """Work until as much is done as there are seconds."""
+        return self.seconds - self.work
 
-    def check(self, need: float = 0.0) -> None:
-        """Raise when less than ``need`` seconds are left in all, or when the present share is used."""
-        elapsed = self.elapsed
-        if elapsed > self.seconds - need:
+    def spend(self, work: float) -> None:
+        """Count work, and :meth:`check`."""
+        self.work += work
+        self.check()
+
+    def check(self) -> None:
+        """Raise when the time is used, or when the present share of the work is done."""
+        if self.elapsed > self.seconds:
+            self.cut = True
             raise OutOfTime
-        if elapsed > self._until[-1]:
+        if self.work > self._until[-1]:
             raise OutOfSlice
 
     @contextmanager
     def share(self, seconds: float) -> Iterator[None]:
-        """At most so many seconds for what is done inside; it ends early without an error."""
-        self._until.append(min(self._until[-1], self.elapsed + seconds))
+        """At most so much work for what is done inside; it ends early without an error."""
+        self._until.append(min(self._until[-1], self.work + seconds))
         try:
             yield
         except OutOfSlice:
             pass
         finally:
             self._until.pop()
+
+
+def linear_work(rows: int, columns: int) -> float:
+    """Of one orthogonal factorisation or least-squares fit."""
+    return 1e-4 + 5e-10 * rows * columns**2
+
+
+def refit_work(rows: int, size: int) -> float:
+    """Of the constants of one expression."""
+    return 5e-4 + 3e-8 * rows * size

@@ -30,12 +30,14 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Fitted attributes: ``formula_`` (a sympy expression whose symbols are the columns' names), ``formulas_`` (the front
     of error against size, each a :class:`numerate.discover.Formula`), ``exact_`` (whether the formula is a law to the
     last digit rather than an approximation), ``noise_`` (estimated standard deviation of the noise in y), ``groups_``
-    (dimensionless groups, name -> exponent). With several targets each of them is a list, one entry for each target.
+    (dimensionless groups, name -> exponent), ``outliers_`` (rows left out, by number). With several targets each of
+    them is a list, one entry for each target.
 
     Args:
         seconds: Processor time for each target, on one core. An exact law ends the search earlier.
         functions: Functions a formula may contain, such as ``["exp", "sin"]``; None allows the default set.
         units: Physical units of the inputs, in order, and of the target, such as ``"m, s, m/s"``.
+        robust: Whether gross outliers, at most a fifth of the rows, are looked for and left out.
         random_state: Seed of the search; the same seed gives the same formula unless time runs out first.
         progress: Called with the best :class:`numerate.discover.Formula` so far and the seconds gone by.
     """
@@ -46,12 +48,14 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         *,
         functions: Sequence[str] | None = None,
         units: str | Sequence[str] | None = None,
+        robust: bool = False,
         random_state: Any = 0,
         progress: Progress | None = None,
     ) -> None:
         self.seconds = seconds
         self.functions = functions
         self.units = units
+        self.robust = robust
         self.random_state = random_state
         self.progress = progress
 
@@ -73,6 +77,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.exact_ = self._each(lambda found: found.exact)
         self.noise_ = self._each(lambda found: found.noise)
         self.groups_ = self._each(lambda found: found.groups)
+        self.outliers_ = self._each(lambda found: list(found.outliers))
         return self
 
     def _units(self, target: str) -> dict[str, Unit] | None:
@@ -88,6 +93,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             seconds=self.seconds,
             functions=self.functions,
             units=self._units(target),
+            robust=self.robust,
             seed=self._seed(),
             progress=self.progress,
         )

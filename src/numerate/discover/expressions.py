@@ -108,7 +108,7 @@ def value(tree: Tree, X: np.ndarray) -> Any:
     if kind == "x":
         return X[:, tree[1]]
     if kind in ("c", "k"):
-        return tree[1]
+        return np.float64(tree[1])  # a pole gives inf, where a Python number would raise
     if kind == "pow":
         return raise_to(value(tree[1], X), tree[2])
     if kind == "power":
@@ -136,10 +136,10 @@ def derivatives(tree: Tree, X: np.ndarray, free: Any) -> tuple[Any, dict[int, An
         if kind == "x":
             return X[:, t[1]], {}
         if kind == "k":
-            return t[1], {}
+            return np.float64(t[1]), {}
         if kind == "c":
             position += 1
-            return free[position], {position: 1.0}
+            return np.float64(free[position]), {position: np.float64(1.0)}
         if kind == "pow":
             b, db = go(t[1])
             v = raise_to(b, t[2])

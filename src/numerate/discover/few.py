@@ -24,6 +24,7 @@ class Few:
         self.head = view.head(rows)
         self.sums, self.factors = dic.build(self.head.P, allowed=allowed)
         self.F = self.sums.matrix()
+        clock.spend(3e-5 * (len(self.sums) + len(self.factors)))
 
     def products(self) -> Iterator[ex.Tree]:
         """log |t| = e . log x + sum q log f: the best products first."""
@@ -40,6 +41,7 @@ class Few:
         target = np.log(np.abs(v.t) + 1e-300)
         base = np.concatenate([np.ones((n, 1)), np.log(v.P[:, pos])], 1)
         penalty = np.array([3.0 * ex.size(self.factors.trees[i]) / n for i in ids])
+        self.clock.spend(self._pairs_work(len(ids)) + 10 * self._extend_work(len(ids)))
         found = dic.best_pairs(target * w[:, 0], base * w, L * w, top=100, penalty=penalty)
         for _, chosen in sorted(found)[:10]:
             found = found + dic.extend(target * w[:, 0], base * w, L * w, chosen, 4)
@@ -65,6 +67,12 @@ class Few:
         for _, _, tree in best:
             yield self.view.lift(tree)
 
+    def _pairs_work(self, features: int) -> float:
+        return 1.2e-8 * features**2 + 6e-11 * self.rows * features**2
+
+    def _extend_work(self, features: int) -> float:
+        return 3e-9 * self.rows * features
+
     def _scored(self, rest: float, factors: list[ex.Tree]) -> tuple[float, float, ex.Tree] | None:
         v = self.head
         with np.errstate(all="ignore"):
@@ -89,6 +97,8 @@ class Few:
         z = v.t * w[:, 0]
         one = np.ones((n, 1))
         penalty = np.array([3.0 * ex.size(t) / n for t in self.sums.trees])
+        p = self.F.shape[1]
+        self.clock.spend(self._pairs_work(p) + (12 * self._extend_work(p) if v.k <= 3 else 0))
         found = dic.best_pairs(z, one * w, self.F * w, top=30, penalty=penalty)
         if v.k <= 3:
             for _, chosen in sorted(found)[:12]:
@@ -135,6 +145,7 @@ class Few:
         exps = poly.exponents(outer.k, {1: 4, 2: 3, 3: 2}.get(outer.k, 2))
         H = np.concatenate([np.ones((len(P), 1)), poly.columns(P, exps)], 1)
         trees = [ex.ONE] + [ex.monomial(outer.variables, e) for e in exps]
+        self.clock.spend(self._pairs_work(self.F.shape[1]))
         for rest, chosen in sorted(dic.best_pairs(z, H * w, self.F * w, top=6))[:3]:
             if rest < 1e-7 or self.noisy:
                 A = np.concatenate([H, self.F[:, list(chosen)]], 1)
@@ -153,6 +164,6 @@ def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | 
     """All of the above for one view, products first."""
     few = Few(view, clock, noisy, allowed, rows)
     yield from few.products()
-    for name in OUTER:
-        clock.check(0.05 * clock.seconds)
+    for name in (n for n in OUTER if n != "fourth"):
+        clock.check()
         yield from few.sums_under(name)

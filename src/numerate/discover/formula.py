@@ -51,6 +51,8 @@ class Found:
         noise: estimated standard deviation of the noise in y; 0.0 if none can be seen.
         groups: dimensionless groups found, each input: exponent.
         seconds: CPU time used.
+        cut: whether the time limit ended the search; the same seed may then end elsewhere.
+        outliers: rows that were left out, by number; only a robust search leaves any out.
     """
 
     best: Formula
@@ -59,6 +61,8 @@ class Found:
     noise: float
     groups: list[dict[str, Fraction]]
     seconds: float
+    cut: bool = False
+    outliers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

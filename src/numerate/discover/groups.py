@@ -9,7 +9,7 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover import index
 from numerate.discover import polynomials as poly
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, linear_work
 from numerate.discover.view import View
 
 DEGREE = {1: 8, 2: 6, 3: 5, 4: 4}
@@ -51,6 +51,7 @@ def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: in
                 key = (pivots, tuple(map(tuple, R)))
                 if key not in tried:
                     tried.add(key)
+                    clock.spend(40 * linear_work(len(y), len(poly.exponents(r, DEGREE[r]))))
                     g = _with_front(Z, y, pos, pivots, R, DEGREE[r])
                     if g is not None:
                         found.append(g)
@@ -86,11 +87,17 @@ def _fits(Z: np.ndarray, y: np.ndarray, r: int, rng: np.random.Generator, clock:
     ]
     starts.append((np.zeros(d), rng.normal(size=(r, d))))
     starts += [(rng.normal(size=d), rng.normal(size=(r, d))) for _ in range(12)]
-    until = clock.elapsed + 0.04 * clock.seconds
-    rough = index.fit_index(Z[:300], y[:300], starts, 2, steps=25, stop=lambda: clock.elapsed > until)
-    until = clock.elapsed + 0.05 * clock.seconds
-    again = starts[:1] + [(a, B) for _, a, B in rough[:4]]
-    return index.fit_index(Z, y, again, DEGREE[r], stop=lambda: clock.elapsed > until)
+    late = lambda: clock.elapsed > clock.seconds  # noqa: E731
+    clock.spend(_work(300, r, d, 2, 25 * len(starts)))
+    rough = index.fit_index(Z[:300], y[:300], starts, 2, steps=25, stop=late)
+    again = starts[:1] + [(a, B) for _, a, B in rough[:7]]
+    clock.spend(_work(n, r, d, DEGREE[r], 60 * len(again)))
+    return index.fit_index(Z, y, again, DEGREE[r], stop=late)
+
+
+def _work(n: int, r: int, d: int, degree: int, evaluations: int) -> float:
+    columns = len(poly.exponents(r, degree)) + (r + 1) * (d - r)
+    return 2e-10 * evaluations * n * columns**2
 
 
 def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:

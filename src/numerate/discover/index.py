@@ -1,19 +1,24 @@
 """Power units with a free link: Buckingham's theorem from data alone.
 
 y = exp(a . z) H(B z),  z = log x,  H a free polynomial of r variables. The coefficients of H are eliminated by variable
-projection; a and B are found by Levenberg–Marquardt. The row space of B, in echelon form and rounded to small
-fractions, gives the dimensionless groups, and a the monomial in front. Works for targets of both signs.
+projection; a and B are found by Levenberg–Marquardt (:mod:`numerate.loops.least_squares.index`: native code where there
+is a compiler, else NumPy). The row space of B, in echelon form and rounded to small fractions, gives the dimensionless
+groups, and a the monomial in front. Works for targets of both signs.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
 from numerate.discover import polynomials as poly
+from numerate.loops.least_squares import index as least_squares
+from numerate.loops.toolchain import native
 
 Start = tuple[np.ndarray, np.ndarray]  # a: (d,), B: (r, d)
+TOGETHER = 8  # starts in one call: the lanes of a vector
 
 
 def fit_index(
@@ -31,75 +36,22 @@ def fit_index(
         Z: (n, d) logarithms of the inputs. y: (n,) targets of any sign.
         starts: pairs of a: (d,) and B: (r, d), all of the same r.
         degree: of the polynomial link.
-        steps: at most so many steps per start.
+        steps: at most so many evaluations per start.
         good: no further start is tried once one is as good as this.
-        stop: asked before each start.
+        stop: asked before each handful of starts, before each one where there is no compiler.
     """
-    found = []
-    for a, B in starts:
+    optimiser = replace(least_squares.OPTIMISER, evaluations=steps)
+    found: list[tuple[float, np.ndarray, np.ndarray]] = []
+    together = TOGETHER if native.available() else 1
+    for first in range(0, len(starts), together):
         if stop():
             break
-        try:
-            found.append(project(Z, y, a, B, degree, steps))
-        except (np.linalg.LinAlgError, ValueError):
-            continue
-        if found[-1][0] < good:
+        a, B = (np.stack(part) for part in zip(*starts[first : first + together]))
+        fit = least_squares.fit_index(Z, y, a, B, degree, None, optimiser, threads=1)
+        found += [(float(e), a, B) for e, a, B in zip(fit.error, fit.a, fit.B) if np.isfinite(e)]
+        if any(f[0] < good for f in found):
             break
     return sorted(found, key=lambda f: f[0])
-
-
-def project(
-    Z: np.ndarray, y: np.ndarray, a: np.ndarray, B: np.ndarray, degree: int, steps: int = 60
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Variable projection from one start: (relative error, a, B)."""
-    n, d = Z.shape
-    r = len(B)
-    exps = poly.exponents(r, degree)
-    t = y / (np.sqrt(np.mean(y**2)) + 1e-300)
-
-    def evaluate(a: np.ndarray, B: np.ndarray):
-        w = np.exp(np.clip(Z @ a, -30, 30))
-        U = Z @ B.T
-        span = np.maximum(np.abs(U).max(0), 1e-9)
-        H, slopes = poly.columns_and_slopes(U / span, exps)
-        Phi = np.concatenate([w[:, None], H * w[:, None]], 1)
-        norms = np.linalg.norm(Phi, axis=0) + 1e-300
-        Q, R = np.linalg.qr(Phi / norms)
-        return t - Q @ (Q.T @ t), (w, span, slopes, norms, Q, R)
-
-    a, B = _normalised(a, B)
-    res, kept = evaluate(a, B)
-    loss, damping, slow = res @ res, 1e-2, 0
-    for _ in range(steps):
-        w, span, slopes, norms, Q, R = kept
-        c = np.linalg.lstsq(R, Q.T @ t, rcond=1e-12)[0] / norms
-        J = [(t - res)[:, None] * Z] + [(w * (slopes[j] @ c[1:]) / span[j])[:, None] * Z for j in range(r)]
-        J = np.concatenate(J, 1)
-        J -= Q @ (Q.T @ J)
-        A, g = J.T @ J, J.T @ res
-        for _ in range(6):
-            damped = A + damping * (np.diag(np.diag(A)) + 1e-10 * np.trace(A) * np.eye(len(A)))
-            step = np.linalg.lstsq(damped, g, rcond=None)[0]
-            a2, B2 = _normalised(a + step[:d], B + step[d:].reshape(r, d))
-            res2, kept2 = evaluate(a2, B2)
-            loss2 = res2 @ res2
-            if np.isfinite(loss2) and loss2 < loss:
-                break
-            damping *= 5
-        else:
-            break
-        gain = 1 - loss2 / loss
-        a, B, res, kept, loss, damping = a2, B2, res2, kept2, loss2, max(damping / 5, 1e-9)
-        slow = slow + 1 if gain < 1e-3 else 0
-        if slow == 3 or loss < 1e-24 * n:
-            break
-    return float(np.sqrt(loss / n)), a, B
-
-
-def _normalised(a: np.ndarray, B: np.ndarray) -> Start:
-    """Orthonormal rows of B; the part of a inside their span belongs to the link."""
-    q = np.linalg.qr(B.T)[0]
-    return a - q @ (q.T @ a), q.T
 
 
 def gradients(Z: np.ndarray, t: np.ndarray, degree: int) -> np.ndarray:

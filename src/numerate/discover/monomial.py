@@ -12,6 +12,7 @@ from numerate.discover.view import View
 def monomials(view: View) -> Iterator[ex.Tree]:
     """t = c x^e for positive inputs; rows of the wrong sign (noise) are left out."""
     if not view.positive.all():
+        yield from signed_monomials(view)
         return
     sign = np.sign(np.median(view.t))
     ok = view.t * sign > 0
@@ -33,3 +34,19 @@ def monomials(view: View) -> Iterator[ex.Tree]:
     free = [("power", x, ex.const(q)) for x, q in zip(view.variables, c[1:]) if abs(q) > 1e-6]
     if free:
         yield view.lift(ex.mul(ex.const(sign * np.exp(c[0])), *free))
+
+
+def signed_monomials(view: View) -> Iterator[ex.Tree]:
+    """t = c x^e where some inputs have both signs: their exponents are whole, and the signs must agree."""
+    if (view.P == 0).any() or (view.t == 0).any():
+        return
+    A = np.concatenate([np.ones((len(view.t), 1)), np.log(np.abs(view.P))], 1)
+    c = np.linalg.lstsq(A, np.log(np.abs(view.t)), rcond=None)[0]
+    e = [fraction(v, 0.2, (1, 2, 3) if p else (1,)) for v, p in zip(c[1:], view.positive)]
+    if None in e or not any(e):
+        return
+    m = ex.monomial(view.variables, e)  # type: ignore[arg-type]
+    with np.errstate(all="ignore"):
+        v = ex.column(m, view.P)
+    if np.isfinite(v).all() and abs(np.mean(np.sign(v * view.t))) > 0.9:
+        yield view.lift(ex.mul(ex.const(np.median(view.t / v)), m))

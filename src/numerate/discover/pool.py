@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numerate.discover import expressions as ex
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, refit_work
 from numerate.discover.noise import is_noise
 from numerate.discover.refit import refit
 from numerate.discover.rounding import simplest
@@ -54,7 +54,8 @@ class Pool:
         self.found: list[Candidate] = []
         self.noise: float | None = None  # relative to the root mean square of y
         self.floor = FLOOR  # errors below this count as this
-        self.patience = 1.0  # of the time until the first such formula
+        self.exact_only = False  # nothing but a fit to the last digits ends the search
+        self.patience = 1.0  # of the work until the first such formula
         self._seen: set[ex.Tree] = set()
         self._settled: float | None = None
         self._looked: Candidate | None = None
@@ -76,12 +77,14 @@ class Pool:
             return
         self._seen.add(key)
         some = slice(0, 300)
+        self.clock.spend(refit_work(len(self.y[some]), ex.size(tree)))
         weights = None if self.weights is None else self.weights[some]
         fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
         least = max(min((c.error for c in self.found), default=np.inf), self.floor)
         if fit.error > (3 if self.noise is None else 1.1) * least + 1e-9:
             return
         if len(self.y) > 300:
+            self.clock.spend(refit_work(len(self.y), ex.size(tree)))
             fit = refit(fit.tree, self.X, self.y, self.weights, steps=25)
         if not np.isfinite(fit.error):
             return
@@ -98,16 +101,16 @@ class Pool:
     def check_noise(self) -> None:
         """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does.
 
-        The first such formula may be an accident: the search goes on for as long as it took to find it.
+        The first such formula may be an accident: the search does as much work again as it took to find it.
         """
-        if not self.found or self.best.source == "constant":
+        if self.exact_only or not self.found or self.best.source == "constant":
             return
         self._look_for_noise()
         if self.noise is None or self.best.error > self.noise * (1.004 + 4 / len(self.y)):
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
-            self._settled = self.clock.elapsed
-        if self._settled is not None and self.clock.elapsed >= self._settled + self.patience * (0.5 + self._settled):
+            self._settled = self.clock.work
+        if self._settled is not None and self.clock.work >= self._settled + self.patience * (0.5 + self._settled):
             raise Solved
 
     def _look_for_noise(self) -> None:
@@ -117,6 +120,11 @@ class Pool:
         self._looked = self.best
         if self._is_simple(self.best, 0.0) and is_noise(self.X, ex.column(self.best.tree, self.X) - self.y):
             self.noise = self.best.error
+
+    @property
+    def solved(self) -> bool:
+        """Whether the best formula fits to the last digits."""
+        return bool(self.found) and self.best.error < SOLVED
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""

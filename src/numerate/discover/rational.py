@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numerate.discover import expressions as ex
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, linear_work
 from numerate.discover.rounding import simplest
 from numerate.discover.sparse import emit, polynomial_columns, solve
 from numerate.discover.view import View
@@ -18,13 +18,31 @@ DEGREES = {  # inputs: degrees above and below, smallest first
     4: ((2, 1), (2, 2), (3, 2)),
     5: ((2, 1), (2, 2), (3, 2)),
 }
+WIDE_DEGREES = {  # the same where nothing smaller has helped
+    1: ((9, 9),),
+    2: ((6, 5), (8, 8)),
+    3: ((4, 4), (6, 4)),
+    4: ((4, 3), (5, 3)),
+    5: ((4, 2), (4, 3)),
+    6: ((3, 2), (4, 1)),
+    7: ((3, 2),),
+}
+ROOT_DEGREES = {  # of p^2 - q and p in t = p + sqrt(q)
+    1: ((8, 4), (12, 6)),
+    2: ((6, 3), (10, 3), (10, 5)),
+    3: ((6, 3), (8, 3)),
+    4: ((5, 2), (6, 1)),
+    5: ((4, 2), (5, 1)),
+    6: ((4, 1),),
+    7: ((3, 1),),
+}
 
 
-def rationals(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
+def rationals(view: View, clock: Clock, rows: int = 500, wide: bool = False) -> Iterator[ex.Tree]:
     """t or t^2 as a quotient of two sparse polynomials, then with the denominator in one input alone."""
     v = view.head(rows)
-    designs = [(a, b, None) for a, b in DEGREES.get(v.k, ((2, 1), (2, 2)))]
-    designs += [(4 if v.k < 5 else 3, 2, i) for i in range(v.k)] if 2 < v.k < 7 else []
+    designs = [(a, b, None) for a, b in (WIDE_DEGREES if wide else DEGREES).get(v.k, ((2, 1), (2, 2)))]
+    designs += [(4 if v.k < 5 else 3, 2, i) for i in range(v.k)] if 2 < v.k < 7 and not wide else []
     for above, below, only in designs:
         A, trees, _ = polynomial_columns(v.P, above)
         B, under, _ = polynomial_columns(v.P if only is None else v.P[:, [only]], below)
@@ -58,7 +76,7 @@ def _quotients(
     if above.A.shape[1] + below.A.shape[1] > 0.7 * min(rows, len(view.t)):
         return
     for name in names:
-        clock.check()
+        clock.spend(3 * linear_work(min(rows, len(view.t)), above.A.shape[1] + below.A.shape[1]))
         outer = view.outer(name)
         if outer is None:
             continue
@@ -174,15 +192,15 @@ def noisy_quotient(above: Columns, below: Columns, t: np.ndarray, weight: np.nda
     return _fraction(num, [(1.0, ex.ONE), *den])
 
 
-def roots_of_quadratics(view: View, clock: Clock, rows: int = 500) -> Iterator[ex.Tree]:
+def roots_of_quadratics(view: View, clock: Clock, rows: int = 500, wide: bool = False) -> Iterator[ex.Tree]:
     """t = p + s sqrt(q) with sparse polynomials p and q, from t^2 - 2 p t + (p^2 - q) = 0."""
     v = view.head(rows)
-    for degree in (1, 2):
-        clock.check()
-        A, _, _ = polynomial_columns(v.P, 2 * degree)
-        B, trees, _ = polynomial_columns(v.P, degree)
-        if A.shape[1] + B.shape[1] > 0.6 * len(v.t):
+    for both, alone in ROOT_DEGREES.get(v.k, ()) if wide else ((2, 1), (4, 2)):
+        A, _, _ = polynomial_columns(v.P, both)
+        B, trees, _ = polynomial_columns(v.P, alone)
+        if A.shape[1] + B.shape[1] > 0.7 * len(v.t):
             return
+        clock.spend(3 * linear_work(len(v.t), A.shape[1] + B.shape[1]))
         c = solve(np.concatenate([A, v.t[:, None] * B], 1), v.t**2)
         r = v.t**2 - A @ c[: A.shape[1]] - v.t * (B @ c[A.shape[1] :])
         if np.sqrt(np.mean(r**2)) > 1e-9 * np.sqrt(np.mean(v.t**4)):
@@ -190,14 +208,16 @@ def roots_of_quadratics(view: View, clock: Clock, rows: int = 500) -> Iterator[e
         b = c[A.shape[1] :] / 2
         keep = [j for j in range(len(b)) if abs(b[j]) * np.abs(B[:, j]).max() > 1e-6 * np.abs(v.t).max()]
         rest = view.minus(ex.linear(b[keep], [trees[j] for j in keep])) if keep else view
-        if rest.one_sign:
-            yield from _root(rest, rows)
+        for m in (ex.ONE, *rest.variables):  # sqrt(q) may have a factor that changes sign
+            signed = rest.over(m)
+            if signed.usable and signed.one_sign:
+                yield from _root(signed, rows, max(both, {1: 8, 2: 5, 3: 4}.get(v.k, 3)))
 
 
-def _root(rest: View, rows: int) -> Iterator[ex.Tree]:
+def _root(rest: View, rows: int, degree: int) -> Iterator[ex.Tree]:
     square = rest.outer("sq")
     if square is not None:
-        A, trees, _ = polynomial_columns(square.P[:rows], {1: 8, 2: 5, 3: 4}.get(square.k, 3))
-        tree = emit(square, A, trees, rows) if A.shape[1] < 0.5 * len(A) else None
+        A, trees, _ = polynomial_columns(square.P[:rows], degree)
+        tree = emit(square, A, trees, rows) if A.shape[1] < 0.7 * len(A) else None
         if tree is not None:
             yield tree

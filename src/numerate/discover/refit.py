@@ -1,12 +1,21 @@
-"""Constants of an expression by Levenberg–Marquardt, with exact derivatives and standard errors."""
+"""Constants of an expression by Levenberg–Marquardt, with exact derivatives and standard errors.
 
-from dataclasses import dataclass
+Two functions of one signature: :func:`refit_native` uses :mod:`numerate.loops.least_squares.tape`, whose normal
+equations lose half the digits, and ends with a few steps of :func:`refit_numpy`, the reference, where digits matter.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from numerate.discover import expressions as ex
+from numerate.discover.tapes import to_tape
+from numerate.loops.least_squares import tape as least_squares
+from numerate.loops.toolchain import native
 
 MOST_CONSTANTS = 25
+OPTIMISER = least_squares.LevenbergMarquardt(small_gain=1e-13)
+NEARLY = 1e-6  # relative error below which a fit may be exact
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,45 @@ def refit(
         steps: at most so many Levenberg–Marquardt steps.
         held: constants (by position) that stay at a given value.
     """
+    return (refit_native if native.available() else refit_numpy)(tree, X, y, weights, steps, held)
+
+
+def refit_native(
+    tree: ex.Tree,
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None = None,
+    steps: int = 60,
+    held: dict[int, float] | None = None,
+) -> Fit:
+    """:func:`refit` as native code."""
+    c = np.array(ex.constants(tree), float)
+    free = [i for i in range(len(c)) if i not in (held or {})]
+    if not 0 < len(free) <= MOST_CONSTANTS or len(X) == 0:
+        return refit_numpy(tree, X, y, weights, steps, held)
+    optimiser = replace(OPTIMISER, evaluations=2 * steps)
+    got = least_squares.refit_native([to_tape(tree, held)], X, y, weights, optimiser, threads=1)
+    if not np.isfinite(got.error[0]):
+        return Fit(tree, np.inf, np.full(len(c), np.nan))
+    errors = np.zeros(len(c))
+    c[free], errors[free] = got.constants[0], got.standard_errors[0]
+    for i, v in (held or {}).items():
+        c[i] = v
+    fitted = ex.with_constants(tree, c)
+    if got.error[0] < NEARLY:
+        return refit_numpy(fitted, X, y, weights, min(steps, 10), held)
+    return Fit(fitted, float(got.error[0]), errors)
+
+
+def refit_numpy(
+    tree: ex.Tree,
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None = None,
+    steps: int = 60,
+    held: dict[int, float] | None = None,
+) -> Fit:
+    """:func:`refit` in NumPy; steps from a QR factorisation, which keeps the last digits."""
     c = np.array(ex.constants(tree), float)
     for i, v in (held or {}).items():
         c[i] = v

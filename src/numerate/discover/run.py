@@ -14,6 +14,7 @@ from numerate.discover.formula import Formula, Found
 from numerate.discover.physical_units import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
 from numerate.discover.pool import Candidate
 from numerate.discover.refit import refit
+from numerate.discover.robust import robust_search
 from numerate.discover.search import search
 
 FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "abs")
@@ -52,6 +53,7 @@ def find(
     seconds: float = 10.0,
     functions: Sequence[str] | None = None,
     units: Mapping[str, Unit] | None = None,
+    robust: bool = False,
     seed: int = 0,
     progress: Callable[[Formula, float], None] | None = None,
 ) -> Found:
@@ -66,6 +68,7 @@ def find(
         seconds: Processor time.
         functions: Functions a formula may contain; None for the default set.
         units: Column -> unit, of every input and the target; formulas that make no physical sense are refused.
+        robust: Whether gross outliers are looked for and left out; ``outliers`` says which rows.
         seed: Of the search.
         progress: Called with the best formula so far and the seconds gone by.
 
@@ -73,12 +76,13 @@ def find(
         ValueError: If a function is not known, or no formula found makes physical sense.
     """
     check_functions(functions)
+    given = np.column_stack([X, y])
     X, y, weights = canonical(X, y, weights, seed)
     check_rows(len(y))
     used = varying(X)
     active = [name for name, each in zip(names, used) if each]
     complete = units is None or reachable(units, active, target)
-    found = search(
+    found = (robust_search if robust else search)(
         X[:, used],
         y,
         names=active,
@@ -89,9 +93,19 @@ def find(
         seed=seed,
         progress=progress,
     )
+    if found.outliers:
+        out = np.isin(np.arange(len(y)), found.outliers)
+        found = replace(found, outliers=places(np.column_stack([X, y])[out], given))
+        X, y, weights = X[~out], y[~out], None if weights is None else weights[~out]
     found = refitted(found, X[:, used], y, weights)
     found = found if len(y) > FEW_ROWS else chosen_for_few(found, len(y))
     return found if units is None else sensible(found, units, target)
+
+
+def places(rows: np.ndarray, table: np.ndarray) -> tuple[int, ...]:
+    """Which rows of the table are among ``rows``, by number."""
+    wanted = {row.tobytes() for row in rows}
+    return tuple(i for i, row in enumerate(table) if row.tobytes() in wanted)
 
 
 def refitted(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Found:

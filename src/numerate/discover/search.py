@@ -33,7 +33,7 @@ def search(
         seconds: of CPU time; the best so far is given back when they are used, and on KeyboardInterrupt.
         functions: allowed functions (sqrt exp log sin cos tan asin acos atan sinh cosh tanh abs); None for all.
         dimensions: physical dimensions of inputs and target.
-        seed: the same seed gives the same formula.
+        seed: the same seed gives the same formula, unless the time ends the search.
         progress: called with the best formula and the seconds used when the best improves.
     """
     clock = Clock(0.92 * seconds)  # the rest is for rounding and the front
@@ -66,4 +66,4 @@ def search(
         front = chooser.front(pool.found, best)
     noise = 0.0 if best.relative_error < 1e-9 or pool.noise is None else best.error
     groups = [{names[i]: q for i, q in enumerate(row) if q} for row in solver.groups]
-    return Found(best, front, best.exact, noise, groups, clock.elapsed)
+    return Found(best, front, best.exact, noise, groups, clock.elapsed, clock.cut)

@@ -9,19 +9,21 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import rational, spans
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, linear_work, refit_work
 from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
+from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
+from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
 
@@ -41,8 +43,11 @@ class Solver:
         self.groups: list[list[Fraction]] = []
 
     def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
-        for tree in trees:
-            self.pool.offer(tree, source)
+        try:
+            for tree in trees:
+                self.pool.offer(tree, source)
+        except np.linalg.LinAlgError:  # a factorisation that does not converge: the part has nothing to offer
+            pass
         self.pool.check_noise()
 
     def rows(self, view: View) -> int:
@@ -55,12 +60,36 @@ class Solver:
         if view.k == 0:
             return
         self.linear(view)
-        view = self.with_noise(view, noise_level(view))
-        self.solve(view, "")
-        self.terms(view)
+        clean, view = view, self.with_noise(view, noise_level(view))
+        try:
+            self.solve(view, "")
+            self.terms(view)
+        except Solved:
+            if self.pool.solved:
+                raise
+        if self.pool.noise is not None:
+            self.exactly(clean)
         self.last(view)
         if view.noise == 0.0 and self.pool.best.error > 1e-4:  # noise that the polynomials did not show
             self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
+
+    def exactly(self, view: View) -> None:
+        """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
+        self.pool.exact_only = True
+        with self.clock.share(0.3 * self.clock.seconds):
+            self.plain(view, "")
+            self.wide(view, "")
+            self.large(view, "")
+        self.pool.exact_only = False
+
+    def wide(self, view: View, source: str) -> None:
+        """Large spans and high degrees, for a target without noise."""
+        self.offer(wide_fits(view, self.clock, self.pool.allowed), f"{source} wide span")
+        self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
+        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
+
+    def large(self, view: View, source: str) -> None:
+        self.offer(large_fits(view, self.clock, self.pool.allowed), f"{source} large dictionary")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -82,6 +111,8 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
+        if not source and not view.noise:
+            self.wide(view, source)
         if view.k == 1:
             with self.clock.share(0.1 * self.clock.seconds):
                 self.offer(self.checked(curves(view)), f"{source} curve")
@@ -97,6 +128,8 @@ class Solver:
         if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
             self.front(view, front, source)
             front = None
+        if not source and not view.noise:
+            self.large(view, source)
         plans = [] if grouped else find_groups(view, self.clock, self.seed)
         if not source:
             view = self.noise_of_groups(view, plans)
@@ -113,7 +146,7 @@ class Solver:
 
     def checked(self, trees: Iterable[ex.Tree]) -> Iterator[ex.Tree]:
         for tree in trees:
-            self.clock.check()
+            self.clock.spend(20 * refit_work(200, 12))
             yield tree
 
     def plain(self, view: View, source: str) -> None:
@@ -162,6 +195,7 @@ class Solver:
                 self.solve(plan.apply(view), f"{source} front")
 
     def differences(self, view: View, source: str) -> None:
+        self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))
         pairs = find_differences(view)
         if pairs:
             self.solve(apply_differences(view, pairs), f"{source} differences")
@@ -170,6 +204,7 @@ class Solver:
         """Separable targets: one component first, then the rest."""
         if self.depth >= DEEPEST:
             return
+        self.clock.spend((1 + view.k) * view.k * linear_work(800, 60))
         for separation in separate(view)[:2]:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.peel_one(view, separation, f"{source} {separation.name} apart")
@@ -178,6 +213,7 @@ class Solver:
         """A function of one input, or of a difference, as a factor of a target of both signs."""
         if self.depth >= DEEPEST or view.one_sign:
             return
+        self.clock.spend(3 * (1 + view.k) * view.k * linear_work(500, 50))
         for tree, others in factors(view)[:2]:
             with self.clock.share(0.3 * self.clock.seconds):
                 rest = view.over(tree).of([ex.var(i) for i in others])

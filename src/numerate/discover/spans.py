@@ -14,7 +14,7 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
 from numerate.discover import sparse
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, linear_work
 from numerate.discover.view import View
 
 EXACT = 1e-8  # of the scale of y
@@ -151,9 +151,11 @@ def quotient_functions(P: np.ndarray, allowed: frozenset[str] | None) -> Iterato
         for name in ("cos", "exp"):
             if allowed is None or name in allowed:
                 yield ((name, a),)
-    for x in V:
+    for i, x in enumerate(V):
         if (allowed is None or "sin" in allowed) and k < 4:
             yield (("sin", x), ("cos", x))
+        if (allowed is None or "sqrt" in allowed) and k < 4 and (P[:, i] > 0).all():
+            yield (("sqrt", x),)
 
 
 def worth(view: View, design: Design, name: str, rows: int) -> View | None:
@@ -197,7 +199,7 @@ def span_fits(
     for design in designs:
         if design is None or design.A.shape[1] > 0.6 * n:
             continue
-        clock.check()
+        clock.spend(linear_work(n, design.A.shape[1]) * (len(names) if view.noise else 1))
         if view.noise:
             outers = [o for o in (worth(view, design, name, rows) for name in names) if o is not None]
         else:

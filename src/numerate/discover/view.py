@@ -19,6 +19,7 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     "invsq": (lambda t: 1 / t**2, lambda t: 2 / t**3, lambda f: ex.power(f, Fraction(-1, 2))),
     "log": (np.log, lambda t: 1 / t, lambda f: ("exp", f)),
     "sqrt": (np.sqrt, lambda t: 0.5 / np.sqrt(t), lambda f: ex.power(f, 2)),
+    "fourth": (lambda t: t**4, lambda t: 4 * t**3, lambda f: ex.power(f, Fraction(1, 4))),
     "exp": (np.exp, np.exp, lambda f: ("log", f)),
     "sin": (np.sin, np.cos, lambda f: ("asin", f)),
     "cos": (np.cos, np.sin, lambda f: ("acos", f)),
@@ -115,7 +116,7 @@ class View:
         g, slope, inverse = OUTER[name]
         if name == "id":
             return self
-        if name in ("sq", "invsq") and not self.one_sign:
+        if name in ("sq", "invsq", "fourth") and not self.one_sign:
             return None
         low, high = DOMAIN.get(name, (-np.inf, np.inf))
         if (self.t < low).any() or (self.t > high).any():
@@ -125,7 +126,7 @@ class View:
         if not (np.isfinite(z).all() and np.isfinite(dz).all()):
             return None
         w = self.w / np.maximum(dz, 1e-6 * np.median(dz) + 1e-300)
-        lift, minus = self.lift, name in ("sq", "invsq") and self.t[0] < 0
+        lift, minus = self.lift, name in ("sq", "invsq", "fourth") and self.t[0] < 0
         return replace(self, t=z, w=w, lift=lambda f: lift(ex.mul(ex.fixed(-1.0), inverse(f)) if minus else inverse(f)))
 
 
