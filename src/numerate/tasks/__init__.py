@@ -8,6 +8,7 @@ from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.distributions import DistributedArithmetic, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
+from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
@@ -33,6 +34,7 @@ __all__ = [
     "LargeScale",
     "PermutedPixels",
     "RecurrentArithmetic",
+    "SequentialPhotographs",
     "SingleModule",
     "Split",
     "StaticArithmetic",
