@@ -14,6 +14,7 @@ from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.sir import FractionalSIR
 from numerate.tasks.task import OPERATIONS, Interval, Split, Task
+from numerate.tasks.words import Words
 
 __all__ = [
     "OPERATIONS",
@@ -40,5 +41,6 @@ __all__ = [
     "StaticArithmetic",
     "Task",
     "VariableCopying",
+    "Words",
     "ten_parameter_function",
 ]
