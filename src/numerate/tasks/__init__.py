@@ -10,6 +10,7 @@ from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
+from numerate.tasks.programs import Programs
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.sir import FractionalSIR
@@ -34,6 +35,7 @@ __all__ = [
     "Interval",
     "LargeScale",
     "PermutedPixels",
+    "Programs",
     "RecurrentArithmetic",
     "SequentialPhotographs",
     "SingleModule",
