@@ -182,6 +182,8 @@ def _unlike(
 def _lengths(training: Training | NetworkTraining) -> str:
     """Lengths of the sequences in training and test, where the task has any."""
     task: Any = training.task
+    if isinstance(training, NetworkTraining):
+        return f"{task.length:,}" if hasattr(task, "length") else ""
     return f"{task.length:,} and {task.test_length:,}" if hasattr(task, "test_length") else ""
 
 

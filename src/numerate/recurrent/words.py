@@ -26,9 +26,8 @@ class WordModel(nn.Module):
         if layer.batch_first:
             raise ValueError("WordModel takes a layer with time first, got one with batch_first=True")
         if shared and layer.input_size != layer.output_size:
-            raise ValueError(
-                f"shared=True needs a layer with as many outputs as inputs, got {layer.output_size} and {layer.input_size}"
-            )
+            sizes = f"{layer.output_size} and {layer.input_size}"
+            raise ValueError(f"shared=True needs a layer with as many outputs as inputs, got {sizes}")
         self.layer, self.shared = layer, shared
         self.embedding = nn.Embedding(positive("words", words), layer.input_size)
         self.dropout = nn.Dropout(rate("dropout", dropout))
@@ -43,9 +42,9 @@ class WordModel(nn.Module):
                 nn.init.uniform_(weight, -1 / sqrt(weight.shape[1]), 1 / sqrt(weight.shape[1]))
 
     def forward(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        output, state = self.layer(self.dropout(self.embedding(ids)), state)
+        output, after = self.layer(self.dropout(self.embedding(ids)), state)
         weight = self.embedding.weight if self.weight is None else self.weight
-        return F.linear(output, weight, self.bias), state
+        return F.linear(output, weight, self.bias), after
 
     def initial_state(self, ids: Tensor) -> State:
         """The state before the first step of ids (T, B): tensors (layers * directions, B, ...)."""

@@ -191,7 +191,7 @@ class Programs:
         return masked_mean(step_losses(prediction, batch.y), batch.mask)
 
     def measures(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``error``: share of wrong digits; ``accuracy``: of right ones; ``answers``: share of answers without error."""
+        """``error``: share of wrong digits; ``accuracy``: of right ones; ``answers``: share of right answers."""
         assert batch.mask is not None
         right = (prediction.argmax(-1) == batch.y).float()
         whole = ((right + (1 - batch.mask)) > 0).all(0).float()

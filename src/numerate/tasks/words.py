@@ -43,8 +43,8 @@ def _closed(ids: Tensor, sign: int, end: int) -> Tensor:
 def laid_out(ids: Tensor, starts: Tensor, columns: int, length: int, whole: bool) -> Data:
     """A text as batches of ``columns`` rows that are read side by side.
 
-    Each part of the text that begins at one of ``starts`` is cut into pieces of ``length`` steps, the last one filled up;
-    pieces go on from batch to batch in a column.
+    Each part of the text that begins at one of ``starts`` is cut into pieces of ``length`` steps, the last one
+    filled up; pieces go on from batch to batch in a column.
 
     Returns:
         ``x``, ``y``: words and those that follow them, (batches, T, B); ``mask``: (batches, T, B), false where filled

@@ -140,7 +140,9 @@ def curve_picture(rows: Sequence[Row]) -> Picture:
             ax.set_title(task)
         axes[0].set_ylabel("right digits of test answers, %")
         legend(fig, curves(rows, "test_accuracy"), colours, first="UR-LSTM")
-    return Picture("curves", fig, "Share of right digits along training: median over seeds, and the middle half of them.")
+    return Picture(
+        "curves", fig, "Share of right digits along training: median over seeds, and the middle half of them."
+    )
 
 
 def page(title: str) -> Callable[[Sequence[Row], Options], Page]:
@@ -176,9 +178,15 @@ def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
     known = [pair for pair in pairs if {pair[1], pair[2]} <= set(found.get(pair[0], {}))]
     ahead = sum(found[task][lstm] > found[task][rmc] for task, lstm, rmc in known)
     return [
-        _extreme("The C-gated LSTM has very poor performance across the board (our test: the worst)", found, dict.fromkeys(TASKS, "C-LSTM"), lstms, min),
+        _extreme(
+            "The C-gated LSTM has very poor performance across the board (our test: the worst)", found,
+            dict.fromkeys(TASKS, "C-LSTM"), lstms, min,
+        ),
         _extreme("U-LSTM on addition, UR-LSTM else outperforms all other LSTM cores", found, most, lstms, max),
-        _extreme("UR-RMC is the best RMC core on control and program", found, dict.fromkeys(TASKS[1:], "UR-RMC"), rmcs, max),
+        _extreme(
+            "UR-RMC is the best RMC core on control and program", found,
+            dict.fromkeys(TASKS[1:], "UR-RMC"), rmcs, max,
+        ),
         Claim(
             "The LSTM cores are consistently better than the RMC versions (our test: for every gate and task).",
             f"{ahead} of {len(known)}.",

@@ -72,7 +72,9 @@ def ratio_picture(ax: Axes, points: int) -> None:
     ax.fill_between(away, low / (away * (1 - away)), high / (away * (1 - away)), color=BLUE, alpha=0.3, lw=0)
     ax.axhline(1, color=ORANGE, lw=1.8)
     ax.axhline(2, color=FAINT, lw=0.9, ls=(0, (5, 3)))
-    ax.set(xscale="log", xlabel="1 − g, one over the timescale", title="As a multiple of the sigmoid's", ylim=(0.9, 2.1))
+    ax.set(
+        xscale="log", xlabel="1 − g, one over the timescale", title="As a multiple of the sigmoid's", ylim=(0.9, 2.1)
+    )
     ax.set_xlim(0.5, 1e-5)
     name_decades(ax.xaxis)
 
@@ -87,16 +89,21 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         ratio_picture(third, points)
         lay_out(fig, w_pad=2.5)
     caption = (
-        "Left: a refine gate r moves a forget gate f to g, anywhere in the band. Middle: the norm of the gradient of g by "
-        "the two pre-activations, all values that some f and r with that g have, and the sigmoid's. Right: their ratio "
+        "Left: a refine gate r moves a forget gate f to g, anywhere in the band. Middle: the norm of the gradient of g "
+        "by the two pre-activations, all values that some f and r with that g have, and the sigmoid's. Right: their ratio "
         "as g approaches 1; the dashed line is 2."
     )
     g = np.array(SHOWN)
     low, high = bounds(g, points)
-    lines = [[f"{x:g}", *map(scientific, (x * (1 - x), a, b)), f"{b / (x * (1 - x)):.3f}"] for x, a, b in zip(g, low, high)]
+    lines = [
+        [f"{x:g}", *map(scientific, (x * (1 - x), a, b)), f"{b / (x * (1 - x)):.3f}"] for x, a, b in zip(g, low, high)
+    ]
     table = TextTable("Gradients", ["g", "sigmoid", "refine, least", "refine, most", "most / sigmoid"], lines)
-    says = f"Near 1 a refined gate has up to {high[-1] / (g[-1] * (1 - g[-1])):.2f} times the sigmoid's gradient, and never less."
-    return Page("UR gates, Figure 3: the refine gate and its gradient", says, [Picture("refine", fig, caption)], [table])
+    most = high[-1] / (g[-1] * (1 - g[-1]))
+    says = f"Near 1 a refined gate has up to {most:.2f} times the sigmoid's gradient, and never less."
+    return Page(
+        "UR gates, Figure 3: the refine gate and its gradient", says, [Picture("refine", fig, caption)], [table]
+    )
 
 
 def claims(rows: Sequence[Row], options: Options) -> list[Claim]:

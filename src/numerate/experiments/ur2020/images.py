@@ -162,7 +162,9 @@ def curve_picture(rows: Sequence[Row]) -> Picture:
             ax.set_title(task)
         axes[0].set_ylabel("validation accuracy in %")
         legend(fig, curves(rows, "validation_accuracy"), colours, first="UR-LSTM")
-    return Picture("validation", fig, "Validation accuracy along training: median over seeds, and the middle half of them.")
+    return Picture(
+        "validation", fig, "Validation accuracy along training: median over seeds, and the middle half of them."
+    )
 
 
 def accuracy_table(rows: Sequence[Row], theirs: Callable[[str], Mapping[str, float]], comparable: bool) -> TextTable:
@@ -264,7 +266,7 @@ def regularised_model(
 
 ZONEOUT: dict[Core, Any] = {"LSTM": (0.05, 0.5), "GRU": 0.1}
 """(z_h, z_c) of the LSTM, z of the GRU."""
-LARGER = (("LSTM", "-"), ("LSTM", "UR"), ("GRU", "UR"))
+LARGER: tuple[tuple[Core, str], ...] = (("LSTM", "-"), ("LSTM", "UR"), ("GRU", "UR"))
 TABLE2 = tuple(f"{unit_name(core, kind)}{more}" for core, kind in LARGER for more in ("", " zoneout"))
 
 

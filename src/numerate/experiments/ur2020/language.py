@@ -75,7 +75,8 @@ def trainings(options: Options) -> list[NetworkTraining]:
 def perplexities(rows: Sequence[Row]) -> dict[str, list[float]]:
     """Unit -> of each run, on test at the best validation point."""
     return {
-        unit: [float(np.exp(row.scores["best_test"])) for row in members] for unit, members in runs.by_unit(rows).items()
+        unit: [float(np.exp(row.scores["best_test"])) for row in members]
+        for unit, members in runs.by_unit(rows).items()
     }
 
 
@@ -90,7 +91,9 @@ def beside_picture(rows: Sequence[Row]) -> Picture:
             ax.set_title(task)
             ax.set_xlabel("test perplexity")
         lay_out(fig, w_pad=2.2)
-    return Picture("perplexity", fig, "Perplexity on test at the best validation point; lower is better. A dot for each run.")
+    return Picture(
+        "perplexity", fig, "Perplexity on test at the best validation point; lower is better. A dot for each run."
+    )
 
 
 def curve_picture(rows: Sequence[Row]) -> Picture:
@@ -104,7 +107,9 @@ def curve_picture(rows: Sequence[Row]) -> Picture:
             late = [float(group.median[len(group.median) // 5]) for group in series]
             low = min(float(np.nanmin(group.median)) for group in series)
             ax.set_ylim(low - 0.1, max(late) + 0.3)
-            marks = np.arange(np.ceil(10 * (low - 0.1)) / 10, max(late) + 0.3, max(0.2, round((max(late) - low) / 5, 1)))
+            marks = np.arange(
+                np.ceil(10 * (low - 0.1)) / 10, max(late) + 0.3, max(0.2, round((max(late) - low) / 5, 1))
+            )
             ax.set_yticks(marks, [f"{np.exp(mark):,.0f}" for mark in marks])
         axes[0].set_ylabel("validation perplexity")
         legend(fig, curves(rows, "validation"), colours, first="UR-LSTM")
@@ -139,7 +144,7 @@ def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
         return []
     found = {task: _means(members) for task, members in runs.by_task(rows).items()}
     ours = "; ".join(f"{task}: " + ", ".join(f"{u} {v:.1f}" for u, v in means.items()) for task, means in found.items())
-    text = "UR- gates improve the LSTM on WikiText-103, perplexity 34.6 (not to be compared: other texts, 50 times shorter)."
+    text = "UR- gates improve the LSTM on WikiText-103, perplexity 34.6 (not tested: our texts are 50 times shorter)."
     return [Claim(text, f"{ours}.", None)]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from numerate.experiments.ur2020.units import KINDS, unit_names
 from numerate.report import Claim, Picture, TextTable
@@ -15,7 +16,7 @@ from numerate.results import Row
 from numerate.results.outcome import judge
 
 GUESSING = {"copying": log(8), "adding": 1 / 6}
-"""First word of a task's label -> the loss of the best answer that remembers nothing."""
+"""Task -> the loss of the best answer that remembers nothing."""
 BAND = 0.6
 """Share of runs in a band, as in the paper."""
 CLAIMED = (
@@ -46,7 +47,12 @@ def by_unit(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def baseline(rows: Sequence[Row]) -> float:
-    return GUESSING[rows[0].labels["task"].split(",")[0]]
+    return GUESSING[rows[0].labels["task"]]
+
+
+def title(rows: Sequence[Row]) -> str:
+    """``copying, 500 steps``, of rows of one task"""
+    return f"{rows[0].labels['task']}, {int(rows[0].config['task']['length']):,} steps"
 
 
 def times(rows: Sequence[Row]) -> np.ndarray:
@@ -93,11 +99,11 @@ def gate_claims(rows: Sequence[Row], core: str = "LSTM", settled: bool = True) -
     for better, worse, sentence in CLAIMED:
         names = tuple(core if kind == "-" else f"{kind}-{core}" for kind in (better, worse))
         tested, holds = [], []
-        for task, members in by_task(rows).items():
+        for members in by_task(rows).values():
             groups = by_unit(members)
             if all(name in groups for name in names):
                 finding = compare((names[0], names[1]), groups)
-                tested.append(f"{task}: {finding.text}")
+                tested.append(f"{title(members)}: {finding.text}")
                 holds.append(finding.ahead)
         test = "our test: earlier solved; where neither is, a lower loss without overlap of runs"
         verdict = False if False in holds else None if None in holds or not holds else True
@@ -119,17 +125,14 @@ def loss_picture(rows: Sequence[Row]) -> Picture:
     tasks, colours = by_task(rows), order(rows)
     with style():
         fig, axes = panels(len(tasks), 4.4, 3.7)
-        for ax, (task, members) in zip(axes, tasks.items()):
+        for ax, members in zip(axes, tasks.values()):
             guess = baseline(members)
             plot_curves(
                 ax, curves(members, "train"), order=colours, share=BAND, baseline=guess, first=first_name(rows),
                 baseline_name=f"guessing: {guess:.3f}",
             )  # fmt: skip
-            ax.set_yscale("log")
-            low = min(float(np.nanmin(row.curves["train"])) for row in members)
-            ax.set_ylim(max(0.6 * low, 1e-7), 2.5 * guess)
-            name_decades(ax.yaxis)
-            ax.set_title(task)
+            _scale(ax, min(float(np.nanmin(row.curves["train"], initial=guess)) for row in members), guess)
+            ax.set_title(title(members))
         axes[0].set_ylabel("training loss")
         legend(fig, curves(rows, "train"), colours, first=first_name(rows))
     return Picture(
@@ -140,15 +143,25 @@ def loss_picture(rows: Sequence[Row]) -> Picture:
     )
 
 
+def _scale(ax: Axes, lowest: float, guess: float) -> None:
+    """Logarithmic where a loss falls below a fifth of guessing."""
+    if lowest > guess / 5:
+        ax.set_ylim(0, 1.3 * guess)
+        return
+    ax.set_yscale("log")
+    ax.set_ylim(max(0.6 * lowest, 1e-7), 2.5 * guess)
+    name_decades(ax.yaxis)
+
+
 def solved_picture(rows: Sequence[Row]) -> Picture:
     tasks, colours = by_task(rows), order(rows)
     lines = max(len(by_unit(members)) for members in tasks.values())
     with style():
         fig, axes = panels(len(tasks), 4.6, 1.1 + 0.27 * lines)
-        for ax, (task, members) in zip(axes, tasks.items()):
+        for ax, members in zip(axes, tasks.values()):
             last = max(int(row.config["steps"]) for row in members)
             plot_solved(ax, by_unit(members), order=colours, last=last)
-            ax.set_title(task)
+            ax.set_title(title(members))
         lay_out(fig, rect=(0, 0, 1 - 0.5 / fig.get_figwidth(), 1), w_pad=3.0)
     return Picture(
         "solved",

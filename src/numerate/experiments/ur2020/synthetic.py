@@ -45,7 +45,7 @@ def memory_trainings(tasks: Sequence[dict[str, Any]], options: Options) -> list[
         default = unit_names("LSTM", {"smoke": ("-", "UR"), "quick": SHORT, "paper": KINDS}[size])
         known = recipes("LSTM", HIDDEN[size], task.length, **reading)
         for name, recipe in choose_recipes(options.units, known, default=default).items():
-            labels = {"unit": name, "task": f"{NAMES[type(task)]}, {task.length:,} steps"}
+            labels = {"unit": name, "task": NAMES[type(task)]}
             found.append(training(recipe, task, UPDATES[type(task)][size], labels, options, **SEEDS))
     return found
 
@@ -94,7 +94,13 @@ def show_figure5(work: Work, rows: list[Row], folder: Path) -> ReportResult:
             ]
             for unit, of in found.items()
         ]  # fmt: skip
-        header = ["gate", "solved", "longest timescale before", "after", f"units beyond {EXTREME * lag:.0f} steps after"]
+        header = [
+            "gate",
+            "solved",
+            "longest timescale before",
+            "after",
+            f"units beyond {EXTREME * lag:.0f} steps after",
+        ]
         return Page(
             "UR gates, Figure 5: forget gates before and after copying",
             pictures=[forget.picture(found, rows)],
@@ -148,15 +154,22 @@ def forgetting_trainings(options: Options) -> list[NetworkTraining]:
     task, hidden = FORGETTING[options.size], {"smoke": 8}.get(options.size, 64)
     adam = Adam(1e-4, clip="norm", limit=1.0)
     known = {
-        name: Recipe(
-            partial(sequence_model, layer=layer("LSTM", kind, hidden, 2, forget_bias=HIGH), read="last"), adam
-        )
+        name: Recipe(partial(sequence_model, layer=layer("LSTM", kind, hidden, 2, forget_bias=HIGH), read="last"), adam)
         for name, kind in (("LSTM", "-"), ("R-LSTM", "R"))
     }
     known["UR-LSTM"] = Recipe(partial(saturated_model, hidden=hidden, bias=HIGH), adam)
     steps = {"smoke": 3}.get(options.size, 10_000)
     return [
-        training(recipe, task, steps, {"unit": name, "task": f"adding, {task.length} steps"}, options, smoke=1, quick=1, paper=3)
+        training(
+            recipe,
+            task,
+            steps,
+            {"unit": name, "task": "adding"},
+            options,
+            smoke=1,
+            quick=1,
+            paper=3,
+        )
         for name, recipe in choose_recipes(options.units, known).items()
     ]
 
@@ -184,7 +197,9 @@ def show_figure12(work: Work, rows: list[Row], folder: Path) -> ReportResult:
     def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
         ran = options.size != "smoke" and options.steps is None
         refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
-        numbers = ", ".join(f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found)
+        numbers = ", ".join(
+            f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
+        )
         pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
         both = "LSTM" in found and "UR-LSTM" in found
         return [
