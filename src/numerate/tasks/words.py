@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.checks import one_of, positive
-from numerate.data import ptb, wikitext2
+from numerate.data import folder, ptb, wikitext2
 from numerate.data.text import Text
 from numerate.tasks.batches import Batch, Data, HeldOut
 from numerate.tasks.online import masked_mean, step_losses, sum_and_count
@@ -73,8 +74,8 @@ def laid_out(ids: Tensor, starts: Tensor, columns: int, length: int, whole: bool
 
 
 @lru_cache(maxsize=2)
-def _batches(text: str, columns: int, length: int, articles: bool) -> Data:
-    """Every part of a text by :func:`laid_out`, names as ``train_x``."""
+def _batches(text: str, columns: int, length: int, articles: bool, folder: Path) -> Data:
+    """Every part of a text of the data folder by :func:`laid_out`, names as ``train_x``."""
     loaded, found = LOADERS[text](), {}
     for part in PARTS:
         ids = getattr(loaded, part)
@@ -139,7 +140,7 @@ class Words:
         return count
 
     def data(self) -> Data:
-        return dict(_batches(self.text, self.batch_size, self.length, self.articles))
+        return dict(_batches(self.text, self.batch_size, self.length, self.articles, folder()))
 
     def order(self, seed: int, epoch: int) -> Data:
         return {}

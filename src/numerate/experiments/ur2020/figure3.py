@@ -90,8 +90,8 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         lay_out(fig, w_pad=2.5)
     caption = (
         "Left: a refine gate r moves a forget gate f to g, anywhere in the band. Middle: the norm of the gradient of g "
-        "by the two pre-activations, all values that some f and r with that g have, and the sigmoid's. Right: their ratio "
-        "as g approaches 1; the dashed line is 2."
+        "by the two pre-activations, all values that some f and r with that g have, and the sigmoid's. Right: their "
+        "ratio as g approaches 1; the dashed line is 2."
     )
     g = np.array(SHOWN)
     low, high = bounds(g, points)

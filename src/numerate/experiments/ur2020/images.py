@@ -27,7 +27,7 @@ from numerate.stats import rank_agreement
 from numerate.tasks import PermutedPixels, SequentialPhotographs
 from numerate.train import Adam, NetworkTraining
 
-SMALL: dict[str, Any] = {"batch_size": 4, "pool": 4, "held_out": 8}
+SMALL: dict[str, Any] = {"batch_size": 4, "held_out": 8}
 MIDDLE: dict[str, Any] = {"batch_size": 50, "pool": 2, "held_out": 500}
 LARGE: dict[str, Any] = {"batch_size": 50}
 SIZES = {"smoke": SMALL, "quick": MIDDLE, "paper": LARGE}
