@@ -37,6 +37,7 @@ app.add_typer(cli_data.app, name="data")
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
 SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
+Steps = Annotated[int | None, typer.Option(help="Updates of every run, in place of the size's own.")]
 Units = Annotated[
     list[str] | None,
     typer.Option(help="Units, separated by commas or semicolons, or one per --units; your own as package.module:Name."),
@@ -163,6 +164,7 @@ def run(
     seeds: Seeds = None,
     units: Units = None,
     ranges: Ranges = None,
+    steps: Steps = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     backend: Annotated[str, typer.Option(help="auto, emitted, stacked, compiled or eager.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="Cores to use (default: all).")] = None,
@@ -175,7 +177,7 @@ def run(
     from numerate.experiments import select
     from numerate.experiments.running import run_work
 
-    options = _options(size, seeds, units, ranges)
+    options = _options(size, seeds, units, ranges, steps)
     works = []
     for experiment in select(ids):  # wrong options of any of them are refused before anything is trained
         with _named(experiment.id, ids):
@@ -270,13 +272,14 @@ def report(
     seeds: Seeds = None,
     units: Units = None,
     ranges: Ranges = None,
+    steps: Steps = None,
     out: Out = Path("results"),
 ) -> None:
     """Write the report of an experiment from the runs that are finished, without training."""
     from numerate.experiments import select
     from numerate.experiments.running import complete_work, report_work
 
-    options = _options(size or "quick", seeds, units, ranges)
+    options = _options(size or "quick", seeds, units, ranges, steps)
     for experiment in select(ids):
         with _named(experiment.id, ids):
             work = experiment.work(options) if size else complete_work(experiment, options, out)
@@ -400,11 +403,13 @@ def cache(
         terminal.echo(f"{folder.folder}: {folder.summary()}")
 
 
-def _options(size: str, seeds: int | None, units: Sequence[str] | None, ranges: str | None) -> "Options":
+def _options(
+    size: str, seeds: int | None, units: Sequence[str] | None, ranges: str | None, steps: int | None
+) -> "Options":
     from numerate.experiments import Options
 
     spans = None if ranges is None else _ranges(ranges)
-    return Options(size, seeds, None if units is None else tuple(units), spans)  # type: ignore[arg-type]
+    return Options(size, seeds, None if units is None else tuple(units), spans, steps)  # type: ignore[arg-type]
 
 
 def _ranges(text: str) -> "tuple[Range, ...]":

@@ -27,18 +27,22 @@ class Options:
         seeds: number of seeds.
         units: names of units, several separated by commas or semicolons, and units of the user's own.
         ranges: training ranges.
+        steps: updates of every run.
     """
 
     size: Size = "quick"
     seeds: int | None = None
     units: tuple[str | Factory, ...] | None = None
     ranges: tuple[Range, ...] | None = None
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise ValueError(f"size must be one of {', '.join(SIZES)}, got {self.size!r}")
         if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
             raise ValueError(f"seeds must be at least 1 and at most {MOST_SEEDS:,}, got {self.seeds}")
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
         for name, values in (("units", self.units), ("ranges", self.ranges)):
             if values is not None and not any(not isinstance(value, str) or value.strip(" ,;") for value in values):
                 raise ValueError(f"no {name} are named; leave --{name} out for all")
@@ -52,6 +56,11 @@ class Options:
         if self.ranges is None:
             return smoke if self.size == "smoke" else tuple(known)
         return tuple(dict.fromkeys(self.ranges))
+
+    @property
+    def as_published(self) -> bool:
+        """Whether runs are as long as the published ones."""
+        return self.size == "paper" and self.steps is None
 
     @property
     def has_own_units(self) -> bool:
@@ -114,9 +123,18 @@ class Experiment:
         if options.units is not None:
             options = replace(options, units=resolve_units(options.units, self.units))
         trainings = self.trainings(options)
-        if options.seeds is not None and not trainings:
-            raise ValueError(f"{self.id} trains nothing; leave --seeds out")
+        for name in ("seeds", "steps"):
+            if getattr(options, name) is not None and not trainings:
+                raise ValueError(f"{self.id} trains nothing; leave --{name} out")
+        if options.steps is not None:
+            trainings = [_with_steps(training, options.steps) for training in trainings]
         return Work(self, options, tuple(trainings))
+
+
+def _with_steps(training: Training | NetworkTraining, steps: int) -> Training | NetworkTraining:
+    """Another number of updates; a shorter run is evaluated as many times."""
+    share = min(1.0, steps / training.steps)
+    return replace(training, steps=steps, evaluate_every=max(1, round(training.evaluate_every * share)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +166,7 @@ class Work:
     @cached_property
     def published(self) -> tuple[Training | NetworkTraining, ...]:
         """The configurations of the published setting."""
-        as_published = replace(self.options, size="paper", seeds=None)
+        as_published = replace(self.options, size="paper", seeds=None, steps=None)
         return self.trainings if self.options == as_published else tuple(self.experiment.trainings(as_published))
 
     def rows_of(self, rows: Sequence[Row]) -> list[Row]:

@@ -154,7 +154,7 @@ def unlike_paper(work: Work, rows: Sequence[Row], fewer: Sizes | None = None) ->
     """
     finished, size, fewer = work.finished(rows), work.options.size, fewer or {}
     values: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in MEASURES}
-    if size != "paper":
+    if not work.options.as_published:
         values = {name: _unlike(measure, work, [t for t, _ in finished]) for name, measure in MEASURES.items()}
     values["seeds"] = [count for _, count in finished], [len(t.seeds) for t in work.published]
     values |= {name: ([sizes[size]], [sizes["paper"]]) for name, sizes in fewer.items()}
@@ -182,6 +182,8 @@ def _unlike(
 def _lengths(training: Training | NetworkTraining) -> str:
     """Lengths of the sequences in training and test, where the task has any."""
     task: Any = training.task
+    if isinstance(training, NetworkTraining):
+        return f"{task.length:,}" if hasattr(task, "length") else ""
     return f"{task.length:,} and {task.test_length:,}" if hasattr(task, "test_length") else ""
 
 
@@ -245,6 +247,8 @@ def command(work: Work) -> str:
     words = ["numerate run", work.experiment.id, f"--size {options.size}"]
     if options.seeds is not None:
         words.append(f"--seeds {options.seeds}")
+    if options.steps is not None:
+        words.append(f"--steps {options.steps}")
     if options.units is not None:
         words.append(f"--units {shlex.quote(join_units(options.units, work.experiment.units))}")
     if options.ranges is not None:

@@ -39,6 +39,7 @@ from numerate.recurrent.rnn import RNN, RNNCell
 from numerate.recurrent.statistical import StatisticalRU, StatisticalRUCell
 from numerate.recurrent.ugrnn import UGRNN, UGRNNCell
 from numerate.recurrent.unit import UnitCell, UnitRNN
+from numerate.recurrent.words import WordModel
 
 __all__ = [
     "CGRU",
@@ -94,6 +95,7 @@ __all__ = [
     "UGRNNCell",
     "UnitCell",
     "UnitRNN",
+    "WordModel",
     "chrono_",
     "cumax",
     "identity_",

@@ -9,11 +9,14 @@ from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
+from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
+from numerate.tasks.programs import Programs
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.sir import FractionalSIR
 from numerate.tasks.task import OPERATIONS, Interval, Split, Task
+from numerate.tasks.words import Words
 
 __all__ = [
     "OPERATIONS",
@@ -34,11 +37,14 @@ __all__ = [
     "Interval",
     "LargeScale",
     "PermutedPixels",
+    "Programs",
     "RecurrentArithmetic",
+    "SequentialPhotographs",
     "SingleModule",
     "Split",
     "StaticArithmetic",
     "Task",
     "VariableCopying",
+    "Words",
     "ten_parameter_function",
 ]

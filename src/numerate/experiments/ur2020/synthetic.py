@@ -1,0 +1,258 @@
+"""Figures 4 and 5: copying and adding, and forget gates before and after. Figure 12: can gates learn to forget?"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.models import sequence_model
+from numerate.experiments.pages import picture_page
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.experiments.ur2020 import forget, runs
+from numerate.experiments.ur2020.units import KINDS, SHORT, layer, recipes, unit_names
+from numerate.recurrent import SequenceModel
+from numerate.report import Claim, Page, TextTable
+from numerate.results import Row
+from numerate.tasks import Adding, CopyLast
+from numerate.train import Adam, NetworkTraining
+
+MemoryTask = CopyLast | Adding
+SEEDS = {"smoke": 1, "quick": 2, "paper": 3}
+COPYING = {"smoke": CopyLast(24, 2, 1), "quick": CopyLast(120), "paper": CopyLast(500)}
+ADDING = {"smoke": Adding(12, 2, 1), "quick": Adding(200), "paper": Adding(2000)}
+HIDDEN = {"smoke": 16, "quick": 64, "paper": 256}
+UPDATES: dict[type[MemoryTask], dict[str, int]] = {
+    CopyLast: {"smoke": 4, "quick": 4_000, "paper": 10_000},
+    Adding: {"smoke": 4, "quick": 4_000, "paper": 100_000},
+}
+NAMES = {CopyLast: "copying", Adding: "adding"}
+LSTMS = unit_names("LSTM", KINDS)
+EXTREME = 0.1
+"""A timescale beyond this share of the lag is extremal."""
+
+
+def memory_trainings(tasks: Sequence[dict[str, Any]], options: Options) -> list[NetworkTraining]:
+    """One configuration for each gate and task."""
+    size, found = options.size, []
+    for task in (sizes[size] for sizes in tasks):
+        reading = {"read": "last"} if isinstance(task, Adding) else {}
+        default = unit_names("LSTM", {"smoke": ("-", "UR"), "quick": SHORT, "paper": KINDS}[size])
+        known = recipes("LSTM", HIDDEN[size], task.length, **reading)
+        for name, recipe in choose_recipes(options.units, known, default=default).items():
+            labels = {"unit": name, "task": NAMES[type(task)]}
+            found.append(training(recipe, task, UPDATES[type(task)][size], labels, options, **SEEDS))
+    return found
+
+
+def training(
+    recipe: Recipe, task: MemoryTask, steps: int, labels: dict[str, str], options: Options, **seeds: int
+) -> NetworkTraining:
+    return NetworkTraining(
+        recipe.model,
+        task,
+        options.seed_range(**seeds),
+        recipe.optimiser,
+        penalties=recipe.penalties,
+        steps=steps,
+        evaluate_every=max(1, steps // (100 if options.size == "paper" else 40)),
+        labels=labels,
+    )
+
+
+# ---------------------------------------------------------------- Figure 4
+
+
+def draw_figure4(rows: Sequence[Row], options: Options) -> Page:
+    pictures = [runs.loss_picture(rows), runs.solved_picture(rows)]
+    return Page("UR gates, Figure 4: copying and adding", pictures=pictures, tables=[runs.table(rows)])
+
+
+def figure4_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+    return runs.gate_claims(rows, settled=options.size == "paper")
+
+
+# ---------------------------------------------------------------- Figure 5
+
+
+def show_figure5(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    found = forget.found_in(work, rows)
+    lag = COPYING[work.options.size].length - 20
+    beyond = {unit: float((of.timescales > EXTREME * lag).mean()) for unit, of in found.items()}
+    solved = {unit: bool(np.isfinite(runs.times(members[:1])).all()) for unit, members in runs.by_unit(rows).items()}
+
+    def draw(rows: Sequence[Row], options: Options) -> Page:
+        lines = [
+            [
+                unit, "yes" if solved[unit] else "no", f"{(1 / (1 - of.before)).max():,.0f}",
+                f"{of.timescales[-1]:,.0f}", f"{beyond[unit]:.0%}",
+            ]
+            for unit, of in found.items()
+        ]  # fmt: skip
+        header = [
+            "gate",
+            "solved",
+            "longest timescale before",
+            "after",
+            f"units beyond {EXTREME * lag:.0f} steps after",
+        ]
+        return Page(
+            "UR gates, Figure 5: forget gates before and after copying",
+            pictures=[forget.picture(found, rows)],
+            tables=[TextTable("Timescales, from mean forget activations", header, lines)],
+        )
+
+    def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+        have = [beyond[unit] > 0 for unit in found if solved[unit]]
+        lack = [beyond[unit] == 0 for unit in found if not solved[unit]]
+        numbers = ", ".join(f"{unit} {'' if solved[unit] else 'not '}solved, {beyond[unit]:.0%}" for unit in found)
+        chrono = {unit: float(np.median(of.before)) for unit, of in found.items()}
+        paper = options.size == "paper"
+        return [
+            Claim(
+                "Extremal gate activations are necessary to solve the task (our test: every solved run has units whose "
+                f"timescale exceeds a tenth of the lag, {EXTREME * lag:.0f} steps).",
+                f"units beyond it: {numbers}.",
+                all(have) if have and paper else None,
+            ),
+            Claim(
+                "Gates that do not learn such activations do not solve it (our test: those without are unsolved).",
+                f"{sum(lack)} of {len(lack)} unsolved gates have no such unit.",
+                None if not lack or not paper else not any(beyond[u] == 0 for u in found if solved[u]),
+            ),
+            Claim(
+                "Initialising the activations near 1 is helpful (our test: the gate that starts highest is solved).",
+                ", ".join(f"{unit} {value:.2f}" for unit, value in chrono.items()) + " at the start, median of units.",
+                solved[max(chrono, key=lambda unit: chrono[unit])] if paper and any(solved.values()) else None,
+            ),
+        ]
+
+    return picture_page(draw, claims)(work, rows, folder)
+
+
+# ---------------------------------------------------------------- Figure 12
+
+FORGETTING = {"smoke": Adding(12, 2, 1), "quick": Adding(500), "paper": Adding(500)}
+HIGH = 6.0
+STARTED = ("LSTM", "R-LSTM", "UR-LSTM")
+
+
+def saturated_model(inputs: int, outputs: int, *, hidden: int, bias: float) -> SequenceModel:
+    """UR-LSTM whose own vector starts at one value in place of uniform gates."""
+    model = sequence_model(inputs, outputs, layer=layer("LSTM", "UR", hidden, 2), read="last")
+    with torch.no_grad():
+        model.layer.parts()["gate_bias"].fill_(bias)
+    return model
+
+
+def forgetting_trainings(options: Options) -> list[NetworkTraining]:
+    task, hidden = FORGETTING[options.size], {"smoke": 8}.get(options.size, 64)
+    adam = Adam(1e-4, clip="norm", limit=1.0)
+    known = {
+        name: Recipe(partial(sequence_model, layer=layer("LSTM", kind, hidden, 2, forget_bias=HIGH), read="last"), adam)
+        for name, kind in (("LSTM", "-"), ("R-LSTM", "R"))
+    }
+    known["UR-LSTM"] = Recipe(partial(saturated_model, hidden=hidden, bias=HIGH), adam)
+    steps = {"smoke": 3}.get(options.size, 10_000)
+    return [
+        training(
+            recipe,
+            task,
+            steps,
+            {"unit": name, "task": "adding"},
+            options,
+            smoke=1,
+            quick=1,
+            paper=3,
+        )
+        for name, recipe in choose_recipes(options.units, known).items()
+    ]
+
+
+def show_figure12(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    found = forget.found_in(work, rows)
+    groups = runs.by_unit(rows)
+    shortest = {unit: float(of.timescales[0]) for unit, of in found.items()}
+    left = {unit: runs.middle(runs.last_losses(members)) for unit, members in groups.items()}
+    solved = {unit: bool(np.isfinite(runs.middle(runs.times(members)))) for unit, members in groups.items()}
+
+    def draw(rows: Sequence[Row], options: Options) -> Page:
+        low = min(0.9, *(float(min(of.before.min(), of.after.min())) for of in found.values()))
+        lines = [
+            [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{shortest[unit]:,.1f}", f"{left[unit]:.1%}"]
+            for unit, of in found.items()
+        ]
+        header = ["gate", "shortest timescale before", "after", "loss left"]
+        return Page(
+            "UR gates, Figure 12: forgetting after an extremal start",
+            pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],
+            tables=[TextTable("From mean forget activations", header, lines), runs.table(rows)],
+        )
+
+    def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+        ran = options.size != "smoke" and options.steps is None
+        refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
+        numbers = ", ".join(
+            f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
+        )
+        pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
+        both = "LSTM" in found and "UR-LSTM" in found
+        return [
+            Claim(
+                "R-LSTM is able to solve the task; so is UR-LSTM, by the caption (our test: the median run of one of "
+                "them has a test error below 0.01).",
+                f"{numbers}.",
+                any(solved[unit] for unit in refined) if refined and ran else None,
+            ),
+            Claim(
+                "The LSTM is stuck after 10,000 iterations (our test: its median run is not solved).",
+                f"{numbers}.",
+                not solved["LSTM"] if "LSTM" in found and ran else None,
+            ),
+            Claim(
+                "The smallest forget unit of UR-LSTM after training has a timescale over an order of magnitude smaller "
+                "than that of the LSTM.",
+                f"shortest timescales: {pairs}.",
+                shortest["LSTM"] > 10 * shortest["UR-LSTM"] if both and ran else None,
+            ),
+        ]
+
+    return picture_page(draw, claims)(work, rows, folder)
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="ur2020/figure4",
+        title="Figure 4: copying 500 and adding 2000, nine gates of the LSTM",
+        trainings=lambda options: memory_trainings([COPYING, ADDING], options),
+        show=picture_page(draw_figure4, figure4_claims),
+        about=about("ur2020", "figure4"),
+        reasons=reasons("ur2020", "synthetic", "adding"),
+        quick_reasons=reasons("ur2020", "synthetic-quick"),
+        units=LSTMS,
+    ),
+    Experiment(
+        id="ur2020/figure5",
+        title="Figure 5: forget gates before and after copying",
+        trainings=lambda options: memory_trainings([COPYING], options),
+        show=show_figure5,
+        about=about("ur2020", "figure5"),
+        reasons=reasons("ur2020", "synthetic"),
+        quick_reasons=reasons("ur2020", "synthetic-quick"),
+        units=LSTMS,
+    ),
+    Experiment(
+        id="ur2020/figure12",
+        title="Figure 12: forgetting after an extremal start",
+        trainings=forgetting_trainings,
+        show=show_figure12,
+        about=about("ur2020", "figure12"),
+        reasons=reasons("ur2020", "forgetting"),
+        units=STARTED,
+    ),
+]
