@@ -8,8 +8,8 @@ A :class:`DiagonalCell` moves its state by ``state' = a * state + b``, where a a
 - ``coefficients(columns, extras)``: pure and elementwise: a and b and, if ``summed``, c. Complex ones come as two.
 
 A unit has one state, or with ``modes`` several of them, and then the output is the sum over them of c * state. If
-``shared``, the two numbers of a mode multiply b and c. ``readout(p)`` is a matrix on the states of all units, ``skip`` a
-path from the input to the output beside the state. A compiled loop is emitted from ``coefficients``
+``shared``, the two numbers of a mode multiply b and c. ``readout(p)`` is a matrix on the states of all units, ``skip``
+a path from the input to the output beside the state. A compiled loop is emitted from ``coefficients``
 (:mod:`numerate.loops.timeloops.diagonal`).
 """
 
@@ -148,7 +148,7 @@ class DiagonalCell(Cell):
             s = [a[0] * s[0] - a[1] * s[1] + b[0], a[0] * s[1] + a[1] * s[0] + b[1]]
         else:
             s = [a[0] * s[0] + b[0]]
-        new = tuple(entry.expand(-1, self.modes, self.units).reshape(shape) for entry in s)
+        new = tuple(entry.reshape(shape) for entry in s)
         if not self.summed:
             return torch.cat(new, -1) if self.complex else new[0], new
         terms = c[0][0] * s[0] - c[0][1] * s[1] if self.complex else c[0][0] * s[0]
@@ -171,5 +171,4 @@ class DiagonalCell(Cell):
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         a, *_ = self.step_coefficients(gx[..., : self.width], p["extras"])
-        shape = new[0].shape
-        return {"forget": modulus(a).expand(-1, self.modes, self.units).reshape(shape)}
+        return {"forget": modulus(a).expand(len(gx), self.modes, self.units).reshape(new[0].shape)}

@@ -16,12 +16,13 @@ from numerate.recurrent.layer import CellLayer
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LRUCell(DiagonalCell):
-    r"""LRU; state (re, im), each of N numbers: :math:`h' = \lambda h + \gamma B x`, :math:`y = \mathrm{Re}(C h') + D x`.
+    r"""LRU; state (re, im), N numbers each: :math:`h' = \lambda h + \gamma B x`, :math:`y = \mathrm{Re}(C h') + D x`.
 
     :math:`\lambda = \exp(-e^\nu + i e^\theta)`, so \|λ\| < 1; it starts uniformly on the ring between ``r_min`` and
-    ``r_max``, with phases in [0, ``max_phase``]. γ = e^``gamma_log`` starts at :math:`\sqrt{1 - |\lambda|^2}`. The parts
-    of B start at N(0, 1/(2I)), those of C at N(0, 1/N), D at N(0, 1/I), as in the paper's appendix A; there I = H, and D
-    is a vector, here a matrix. ``weight_ih`` is (Re B; Im B), ``weight_out`` (Re C, Im C), ``weight_skip`` D.
+    ``r_max``, with phases in [0, ``max_phase``]. γ = exp(``gamma_log``) starts at :math:`\sqrt{1 - |\lambda|^2}`. The
+    parts of B start at N(0, 1/(2I)), those of C at N(0, 1/N), as in the paper's appendix A. D starts at N(0, 1/I); in
+    the paper I = H, and D is a vector, here it is a matrix. ``weight_ih`` is (Re B; Im B), ``weight_out`` (Re C, Im C),
+    ``weight_skip`` D.
 
     Args:
         input_size, hidden_size: Features of x and of y.

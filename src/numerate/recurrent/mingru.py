@@ -25,7 +25,7 @@ def mingru(update: Tensor, candidate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def minlstm(forget: Tensor, inlet: Tensor, candidate: Tensor) -> tuple[Tensor, Tensor]:
-    r"""a and b of :math:`h' = \frac{f}{f + i} h + \frac{i}{f + i} \tilde h`, f and i the sigmoids of maps; all (..., H).
+    r"""a and b of :math:`h' = \frac{f}{f + i} h + \frac{i}{f + i} \tilde h`, f and i the maps' sigmoids; all (..., H).
 
     The quotients are sigmoids of the difference of log f and log i, so that no gate is too small to divide by.
     """
@@ -86,7 +86,10 @@ class MinGRUCell(MinCell):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MinLSTMCell(MinCell):
-    r"""minLSTM; columns f, i, h: :math:`h' = f' h + i' g(L_h x)`, :math:`f' = f / (f + i)`, :math:`i' = i / (f + i)`."""
+    r"""minLSTM; columns f, i, h: :math:`h' = f' h + i' g(L_h x)`, :math:`f' = f / (f + i)`, :math:`i' = i / (f + i)`.
+
+    f and i are the sigmoids of maps of x.
+    """
 
     @property
     def columns(self) -> int:

@@ -1,7 +1,7 @@
 """The loop over time of a diagonal recurrence on a GPU; as :mod:`numerate.loops.timeloops.diagonal` on a CPU.
 
-How threads share the work is written in ``diagonal.cuh``. Here the kernels are put together and launched, and time is cut
-into segments where rows and units alone would leave the device idle: a parallel scan over the segments.
+How threads share the work is written in ``diagonal.cuh``. Here the kernels are put together and launched. Where rows
+and units alone would leave the device idle, time is cut into segments: a parallel scan over the segments.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ SHORTEST_SEGMENT = 4
 
 _ARGUMENTS = {
     "forward": "const float *gx, const float *extra, float *fresh, float *saved",
-    "backward": "const float *saved, const float *fresh, const float *extra, const float *grad, float *dgx, float *dextra",
+    "backward": "const float *saved, const float *fresh, const float *extra, const float *grad, "
+    "float *dgx, float *dextra",
 }
 """Of the emitted functions of one unit."""
 

@@ -1,4 +1,4 @@
-"""Run the compiled loop of a diagonal cell; products with the input and with the states are made for all steps at once."""
+"""Run the compiled loop of a diagonal cell; its products are made for all steps at once."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
