@@ -39,9 +39,9 @@ class S5Cell(DiagonalCell):
     for each state. Of each pair of conjugate states one is kept. Λ starts at the eigenvalues of ``blocks`` HiPPO-N
     matrices of N / blocks states each; with V their eigenvectors, B at V⁻¹ N(0, 1/I) and C at N(0, 1/N) V, Δ
     log-uniform between ``step_min`` and ``step_max``: the authors' code with ``C_init="lecun_normal"``, whose normal
-    distribution is cut at two deviations. There I = H, D is a vector that starts at N(0, 1), and the real part of Λ is free; here D is a
-    matrix that starts at N(0, 1/I), and the real part is -exp(``log_decay``). ``weight_ih`` is (Re B; Im B),
-    ``weight_out`` (Re C, Im C), ``weight_skip`` D.
+    distribution is cut at two deviations. There I = H, D is a vector that starts at N(0, 1), and the real part of Λ is
+    free; here D is a matrix that starts at N(0, 1/I), and the real part is -exp(``log_decay``). ``weight_ih`` is
+    (Re B; Im B), ``weight_out`` (Re C, Im C), ``weight_skip`` D.
 
     Args:
         input_size, hidden_size: Features of x and of y.

@@ -88,7 +88,7 @@ class S6Cell(DiagonalCell):
             nn.init.uniform_(p[name], -1 / sqrt(fan_in), 1 / sqrt(fan_in), generator=generator)
         step = log_uniform_(torch.empty_like(wide(p["bias_step"])), self.step_min, self.step_max, generator).exp()
         p["bias_step"].copy_(step + (-(-step).expm1()).log())  # the inverse of softplus
-        p["log_decay"].copy_(torch.arange(1, self.modes + 1, device=step.device).log().unsqueeze(-1))
+        p["log_decay"].copy_(torch.arange(1, self.modes + 1, dtype=step.dtype, device=step.device).log().unsqueeze(-1))
         nn.init.ones_(p["skip"])
 
     def drive(self, x: Tensor, p: Parts) -> Tensor:

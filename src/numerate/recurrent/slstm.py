@@ -20,8 +20,8 @@ def slstm(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""One step from log i, log f and the maps of z and o; all (..., H) -> h', c', n', m'.
 
-    :math:`m' = \max(\log f + m, \log i)`, :math:`c' = e^{\log f + m - m'} c + e^{\log i - m'} \tanh z`, n' likewise with
-    1 in place of tanh z, :math:`h' = \sigma(o) c' / n'`. The states c and n are those of the definition times
+    :math:`m' = \max(\log f + m, \log i)`, :math:`c' = e^{\log f + m - m'} c + e^{\log i - m'} \tanh z`, n' likewise
+    with 1 in place of tanh z, :math:`h' = \sigma(o) c' / n'`. The states c and n are those of the definition times
     :math:`e^{-m}`, so that no exponential overflows.
     """
     kept = log_forget + m
@@ -35,8 +35,9 @@ def slstm(
 class SLSTMCell(ColumnCell):
     r"""sLSTM; state (h, c, n, m); columns i, f, z, o.
 
-    :math:`c' = f c + i z`, :math:`n' = f n + i`, :math:`h' = o c' / n'` with :math:`i = e^{\tilde i}`, f = σ(f̃) or :math:`e^{\tilde f}`, z = tanh(z̃), o = σ(õ), computed with the stabiliser m
-    (:func:`slstm`). As in the authors' code for the first block, the forget bias of unit k of a head of H' starts at
+    :math:`c' = f c + i z`, :math:`n' = f n + i`, :math:`h' = o c' / n'` with :math:`i = e^{\tilde i}`,
+    f = σ(f̃) or :math:`e^{\tilde f}`, z = tanh(z̃), o = σ(õ), computed with the stabiliser m (:func:`slstm`).
+    As in the authors' code for the first block, the forget bias of unit k of a head of H' starts at
     :math:`5 - 12 (k / (H' - 1))^{0.3}`, the other biases at 0. There recurrent weights start at 0, here all weights by
     ``weight_init``.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.cuda_timeloop import STORAGE, THREADS, device_file, kernel_source
-from numerate.loops.timeloops.diagonal import CHUNK, Coefficients, Lanes, constants, lengths, trace_coefficients
+from numerate.loops.timeloops.diagonal import Coefficients, Lanes, constants, lengths, trace_coefficients
 from numerate.loops.timeloops.pointwise import Pointwise
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
@@ -119,9 +119,9 @@ class CudaDiagonalLoop:
         dextra = dfinal.new_zeros(plan.segments, walk.batch, *extra.shape[1:])
         if plan.segments > 1:
             reached = plan.between(dfinal)
-            survey = self.kernel("backward", "survey", walk.packed)
+            survey = self.kernel("backward", "survey_gradients", walk.packed)
             survey.launch(plan.blocks, gx, extra, above, reached, *plan.arguments, rows_each)
-            self.kernel("backward", "join", walk.packed).launch(
+            self.kernel("backward", "join_gradients", walk.packed).launch(
                 plan.joining, decay, reached, dfinal, grad, plan.lengths, *plan.sizes
             )
         else:
@@ -141,7 +141,7 @@ class _Plan:
 
     def __init__(self, loop: CudaDiagonalLoop, walk: Walk) -> None:
         self.steps, self.batch, self.device = len(walk.batch_sizes), walk.batch, loop.device
-        self.chunks, warps = ceil(self.steps / CHUNK), loop.warps(walk)
+        self.chunks, warps = ceil(self.steps / loop.lanes.chunk), loop.warps(walk)
         self.segments = segments(self.chunks, warps, loop.processors)
         self.each = ceil(self.chunks / self.segments)
         self.segments = ceil(self.chunks / self.each)

@@ -198,8 +198,9 @@ INLINE void pull_output(const float *coefficient, const float *dy, float factor,
 }
 
 // From gradient 0 back through each segment but the first: the gradient at its beginning, (segments, batch, LANES).
-KERNEL void survey(const S *gx, const float *extra, const S *dout, float *reached, const int64 *starts, const int64 *lengths,
-                   int64 steps, int64 batch, int64 segments, int64 each, int64 reverse, int64 rows_each) {
+KERNEL void survey_gradients(const S *gx, const float *extra, const S *dout, float *reached, const int64 *starts,
+                             const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each, int64 reverse,
+                             int64 rows_each) {
   const Place here(starts, lengths, steps, batch, segments, each, reverse);
   if (here.idle) return;
   float *const begins = reached + (here.segment * batch + here.row) * LANES;
@@ -225,8 +226,8 @@ KERNEL void survey(const S *gx, const float *extra, const S *dout, float *reache
 }
 
 // The gradients where segments end, (segments, batch, LANES); decay as in the forward walk.
-KERNEL void join(const float *decay, const float *reached, const float *dfinal, float *grad, const int64 *lengths,
-                 int64 steps, int64 batch, int64 segments, int64 each) {
+KERNEL void join_gradients(const float *decay, const float *reached, const float *dfinal, float *grad,
+                           const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each) {
   const int64 index = int64(blockIdx.x) * WARPS * 32 + threadIdx.x;
   if (index >= batch * MODES * UNITS) return;
   const int64 row = index / (MODES * UNITS), lane = index % (MODES * UNITS);

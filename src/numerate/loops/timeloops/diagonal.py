@@ -24,9 +24,6 @@ from numerate.loops.timeloops.timeloop import Frame, Walk, address, by_plain_ste
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 
-CHUNK = 16
-"""Steps between two states that are kept."""
-
 Coefficients = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
 """(columns, extras) -> a, b and, for a sum over the modes, c; a complex one as two, its real and imaginary part."""
 
@@ -57,6 +54,11 @@ class Lanes:
     @property
     def coefficients(self) -> int:
         return self.parts * (3 if self.summed else 2)
+
+    @property
+    def chunk(self) -> int:
+        """Steps between two states that are kept; as many as a thread of a GPU has registers for."""
+        return 8 if self.shared else 16
 
     @property
     def width(self) -> int:
@@ -101,7 +103,7 @@ def constants(lanes: Lanes) -> dict[str, int]:
     """The sizes that the sources know."""
     return {
         "PARTS": lanes.parts, "COLUMNS": lanes.columns, "EXTRAS": lanes.extras, "COEFFICIENTS": lanes.coefficients,
-        "SUMMED": int(lanes.summed), "SHARED": int(lanes.shared), "CHUNK": CHUNK,
+        "SUMMED": int(lanes.summed), "SHARED": int(lanes.shared), "CHUNK": lanes.chunk,
     }  # fmt: skip
 
 
@@ -159,7 +161,7 @@ class CppDiagonalLoop:
 
     def forward(self, walk: Walk, gx: Tensor, state: Tensor, extra: Tensor, keep: bool) -> tuple[Tensor, Tensor, Any]:
         final, out = state.clone(), gx.new_empty(len(gx), self.lanes.out)
-        chunks = -(-len(walk.batch_sizes) // CHUNK)
+        chunks = -(-len(walk.batch_sizes) // self.lanes.chunk)
         kept = gx.new_empty(chunks, *state.shape) if keep else None
         frame = self._frame(walk, extra)
 
@@ -250,9 +252,10 @@ class _Differentiable(torch.autograd.Function):
         gx, state, extras = tensors[0], tensors[1 : 1 + parts], tensors[1 + parts :]
         with torch.autocast(gx.device.type, enabled=False):
             if by_plain_steps(above):
-                with torch.enable_grad():
-                    out, final = ctx.plain(gx, state, extras)
-                return None, None, None, *gradients((out, *final), above, tensors, ctx.needs_input_grad[3:])
+                with torch.enable_grad():  # new names, as one extra may be computed from another
+                    gx, *rest = apart = [tensor.view_as(tensor) for tensor in tensors]
+                    out, final = ctx.plain(gx, tuple(rest[:parts]), tuple(rest[parts:]))
+                return None, None, None, *gradients((out, *final), above, apart, ctx.needs_input_grad[3:])
             dout = None if above[0] is None else above[0].contiguous()
             ends = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
             dfinal, _ = _stacked(loop, walk, ends, ())
