@@ -137,9 +137,7 @@ def test_coefficients_that_look_along_the_units_are_refused() -> None:
 
 
 class HostDiagonalLoop(CudaDiagonalLoop):
-    """A machine with so many processors in place of the device."""
-
-    processors = 1
+    """The host in place of the device."""
 
     def kernel(self, direction: str, name: str, packed: bool) -> Any:
         source = emit(self.program, self.lanes, STORAGE[self.dtype], direction, packed)
@@ -190,25 +188,19 @@ def test_kernels_compile_and_keep_all_in_registers(name: str, direction: str) ->
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", STEPS)
 def test_on_the_device_loops_agree_with_plain_steps(name: str, dtype: torch.dtype, walk: str) -> None:
-    loop: Any = CudaDiagonalLoop(*STEPS[name], dtype, torch.device("cuda"))
+    assert_as_plain_steps(name, There(name, dtype), WALKS[walk], 1, 5e-6 if dtype == torch.float32 else 2e-2)
 
-    class There:
-        """The loop, for tensors of the host."""
 
-        dtype = loop.dtype
+class There:
+    """The loop on a GPU, for tensors of the host."""
 
-        def forward(self, walk: Walk, *tensors: Tensor, keep: bool) -> Any:
-            out, final, self.kept = loop.forward(walk, *(tensor.cuda() for tensor in tensors), keep)
-            return out.cpu(), final.cpu(), ()
+    def __init__(self, name: str, dtype: torch.dtype) -> None:
+        self.loop, self.dtype = CudaDiagonalLoop(*STEPS[name], dtype, torch.device("cuda")), dtype
 
-        def backward(self, walk: Walk, gx: Tensor, extra: Tensor, kept: Any, *above: Tensor) -> Any:
-            _, _, again = loop.forward(walk, gx.cuda(), self.start, extra.cuda(), True)
-            found = loop.backward(walk, gx.cuda(), extra.cuda(), again, *(tensor.cuda() for tensor in above))
-            return [tensor.cpu() for tensor in found]
+    def forward(self, walk: Walk, *tensors: Tensor, keep: bool) -> Any:
+        out, final, kept = self.loop.forward(walk, *(tensor.cuda() for tensor in tensors), keep)
+        return out.cpu(), final.cpu(), kept
 
-    there = There()
-    torch.manual_seed(4)
-    lanes = STEPS[name][1]
-    torch.randn(sum(WALKS[walk].batch_sizes), lanes.width)
-    there.start = torch.randn(WALKS[walk].batch, lanes.parts, lanes.modes, lanes.units).cuda()  # type: ignore[attr-defined]
-    assert_as_plain_steps(name, there, WALKS[walk], 1, 5e-6 if dtype == torch.float32 else 2e-2)
+    def backward(self, walk: Walk, gx: Tensor, extra: Tensor, kept: Any, *above: Tensor) -> Any:
+        dout, dfinal = (tensor.cuda() for tensor in above)
+        return [tensor.cpu() for tensor in self.loop.backward(walk, gx.cuda(), extra.cuda(), kept, dout, dfinal)]

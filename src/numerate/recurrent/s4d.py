@@ -100,9 +100,8 @@ class S4DCell(DiagonalCell):
                 nn.init.uniform_(p[name], -1 / sqrt(self.input_size), 1 / sqrt(self.input_size), generator=generator)
         log_uniform_(p["log_step"], self.step_min, self.step_max, generator)
         nn.init.constant_(p["log_decay"], log(0.5))
-        p["frequency"].copy_(
-            pi * torch.arange(self.modes, dtype=torch.float64, device=p["frequency"].device).unsqueeze(-1)
-        )
+        order = torch.arange(self.modes, dtype=torch.float64, device=p["frequency"].device)
+        p["frequency"].copy_(pi * order.unsqueeze(-1))
         for name in ("out_re", "out_im"):
             nn.init.normal_(p[name], 0.0, sqrt(0.5), generator=generator)
         nn.init.normal_(p["skip"], generator=generator)
