@@ -198,7 +198,7 @@ class There:
         self.loop, self.dtype = CudaDiagonalLoop(*STEPS[name], dtype, torch.device("cuda")), dtype
 
     def forward(self, walk: Walk, *tensors: Tensor, keep: bool) -> Any:
-        out, final, kept = self.loop.forward(walk, *(tensor.cuda() for tensor in tensors), keep)
+        out, final, kept = self.loop.forward(walk, *(tensor.cuda() for tensor in tensors), keep=keep)
         return out.cpu(), final.cpu(), kept
 
     def backward(self, walk: Walk, gx: Tensor, extra: Tensor, kept: Any, *above: Tensor) -> Any:
