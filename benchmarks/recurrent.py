@@ -29,7 +29,7 @@ Run = Callable[[], None]
 
 @dataclass(frozen=True)
 class Setting:
-    """Sizes of one comparison; ``memory`` is that of the NRU."""
+    """Sizes of one comparison; ``memory`` is that of NRU and LMU."""
 
     steps: int
     batch: int
@@ -42,9 +42,11 @@ class Setting:
         return f"T={self.steps}, batch {self.batch}, hidden {self.hidden}"
 
 
-CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40))
-CUDA = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5))
+LONG = Setting(16_384, 8, 1, 200, 256, 3)  # for the modern layers alone
+CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40), LONG)
+CUDA = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5), LONG)
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
+MODERN = ("SLSTM", "LMU", "MinGRU", "MinLSTM", "LRU", "S4D", "S5", "S6")
 ON_CUDA = ("OLSTM", "OMLSTM")  # a kernel for each step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
@@ -63,6 +65,8 @@ def build(name: str, setting: Setting) -> nn.Module:
         options = {"downsize": 8}
     if name == "UnitRNN":
         options = {"unit": NAU}
+    if name == "LMU":
+        options = {"memory_size": setting.memory, "theta": setting.steps}
     return getattr(recurrent, name)(setting.inputs, width(name, setting), **options)
 
 
@@ -191,7 +195,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     more = ON_CUDA if arguments.device == "cuda" else ()
-    names = arguments.only or (*ALWAYS, *((*OTHERS, *STEPWISE) if arguments.all else more))
+    names = (*ALWAYS, *MODERN, *((*OTHERS, *STEPWISE) if arguments.all else more))
     settings = CPU if arguments.device == "cpu" else CUDA
     start = time.perf_counter()
     for k, setting in enumerate(settings):
@@ -205,8 +209,9 @@ def main() -> None:
                 print(
                     f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
                 )
+            chosen = arguments.only or (MODERN if setting is LONG else names)
             for dtype in arguments.dtype:
-                measure(setting, names, arguments.device, getattr(torch, dtype), arguments.plain)
+                measure(setting, chosen, arguments.device, getattr(torch, dtype), arguments.plain)
     if arguments.setting is None:
         print(f"\n{time.perf_counter() - start:.0f} seconds in all")
 

@@ -29,6 +29,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "RMA": {"encoder": (4, 2), "heads": 2, "rows": 3, "top_k": 2},
     "RMC": {"slots": 2, "heads": 2},
     "UnitRNN": {"unit": NAU},
+    "LMU": {"memory_size": 3, "theta": 6},
+    "S4D": {"state_size": 4},
+    "S6": {"state_size": 3},
 } | {gate + base: {"downsize": 2} for gate in ("OM", "UM") for base in ("LSTM", "GRU")}
 SMALL["ONLSTM"] = {"downsize": 2}
 SMALL |= {name: {"timescale": 20} for name in ("CLSTM", "CGRU")}
@@ -73,6 +76,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"gate": "C", "timescale": 20},
         {"gate": numerate.recurrent.Gate("tied", tied=True)},
     ],
+    "SLSTM": [{"heads": 2, "forget": "exponential"}],
+    "MinGRU": [{"candidate": "linear", "bias": False}],
+    "LRU": [{"state_size": 3, "r_min": 0.9}],
+    "S5": [{"state_size": 8, "blocks": 2}],
+    "S6": [{"state_size": 1, "step_rank": 2}],
     "UnitRNN": [{"unit": NMU}, {"unit": NMU, "initial": "learnt"}, {"initial": 0.5}],
 }
 

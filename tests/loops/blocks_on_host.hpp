@@ -48,6 +48,23 @@ static void host_wait(HostBarrier *barrier, int count) {
 static HostBarrier *host_own() { return host_barriers + host_threads[host_current].block * (1 + HOST_BLOCK / 32); }
 static void __syncthreads() { host_wait(host_own(), HOST_BLOCK); }
 static void __syncwarp() { host_wait(host_own() + 1 + host_threads[host_current].thread / 32, 32); }
+static float over_warp(float value) {  // diagonal.cuh
+  static float *lanes;
+  if (!lanes) lanes = (float *)calloc(1 << 20, sizeof(float));
+  const int own = host_current, first = own / 32 * 32;
+  lanes[own] = value;
+  __syncwarp();
+  float sum = 0;
+  for (int lane = 0; lane < 32; lane++) sum += lanes[first + lane];
+  __syncwarp();
+  return sum;
+}
+static void __threadfence() {}
+static unsigned atomicAdd(unsigned *target, unsigned value) {
+  const unsigned before = *target;
+  *target += value;
+  return before;
+}
 static float host_lanes[1 << 20];  // what each thread shows to its warp
 static float host_shuffled(float value, int source) {
   const int warp = host_current / 32 * 32;

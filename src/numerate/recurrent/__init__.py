@@ -1,6 +1,7 @@
 """Recurrent units: cells as data and pure steps, gates that combine with them, and one module that unrolls any."""
 
 from numerate.recurrent.cell import Cell, ColumnCell
+from numerate.recurrent.diagonal import DiagonalCell
 from numerate.recurrent.dispatch import use_loop
 from numerate.recurrent.dnc import DNC, DNCCell
 from numerate.recurrent.eurnn import EURNN, EURNNCell
@@ -10,7 +11,10 @@ from numerate.recurrent.gru import GRU, GRUCell
 from numerate.recurrent.init import chrono_, identity_, orthogonal_, uniform_gate_
 from numerate.recurrent.janet import JANET, JANETCell
 from numerate.recurrent.layer import CellLayer, Inspection, Recurrent, Step
+from numerate.recurrent.lmu import LMU, LMUCell
+from numerate.recurrent.lru import LRU, LRUCell
 from numerate.recurrent.lstm import LSTM, LSTMCell
+from numerate.recurrent.mingru import MinGRU, MinGRUCell, MinLSTM, MinLSTMCell
 from numerate.recurrent.model import SequenceModel
 from numerate.recurrent.nru import NRU, NRUCell
 from numerate.recurrent.presets import (
@@ -36,6 +40,10 @@ from numerate.recurrent.rma import RMA, RMACell
 from numerate.recurrent.rma_heads import RMAHeads, read_strength_loss
 from numerate.recurrent.rmc import RMC, RMCCell
 from numerate.recurrent.rnn import RNN, RNNCell
+from numerate.recurrent.s4d import S4D, S4DCell
+from numerate.recurrent.s5 import S5, S5Cell
+from numerate.recurrent.s6 import S6, S6Cell
+from numerate.recurrent.slstm import SLSTM, SLSTMCell
 from numerate.recurrent.statistical import StatisticalRU, StatisticalRUCell
 from numerate.recurrent.ugrnn import UGRNN, UGRNNCell
 from numerate.recurrent.unit import UnitCell, UnitRNN
@@ -50,6 +58,8 @@ __all__ = [
     "GORU",
     "GRU",
     "JANET",
+    "LMU",
+    "LRU",
     "LSTM",
     "NRU",
     "OGRU",
@@ -64,6 +74,10 @@ __all__ = [
     "RMA",
     "RMC",
     "RNN",
+    "S4D",
+    "S5",
+    "S6",
+    "SLSTM",
     "UGRNN",
     "UGRU",
     "ULSTM",
@@ -75,19 +89,30 @@ __all__ = [
     "CellLayer",
     "ColumnCell",
     "DNCCell",
+    "DiagonalCell",
     "EURNNCell",
     "GORUCell",
     "GRUCell",
     "Gate",
     "Inspection",
     "JANETCell",
+    "LMUCell",
+    "LRUCell",
     "LSTMCell",
+    "MinGRU",
+    "MinGRUCell",
+    "MinLSTM",
+    "MinLSTMCell",
     "NRUCell",
     "RMACell",
     "RMAHeads",
     "RMCCell",
     "RNNCell",
     "Recurrent",
+    "S4DCell",
+    "S5Cell",
+    "S6Cell",
+    "SLSTMCell",
     "SequenceModel",
     "StatisticalRU",
     "StatisticalRUCell",

@@ -21,6 +21,7 @@ Most cells are more than that, a :class:`ColumnCell`: one recurrent product, the
 
 - ``"elementwise"``: ``activate`` works on each (row, unit) by itself; column j of each block of H belongs to unit j;
 - ``"reducing"``: as before, but ``activate`` also reduces along the units (cumax, layer norm); rows are independent;
+- ``"diagonal"``: there is no recurrent product; see :mod:`numerate.recurrent.diagonal`;
 - ``"general"``: only ``step`` is given.
 
 A compiled loop therefore needs ``gx``, ``recurrent_weight(p)``, ``extras(p)``, the initial state and a trace of
@@ -42,6 +43,7 @@ from numerate.checks import positive
 from numerate.loops.timeloops.cuda_reducing import CudaReducingLoop
 from numerate.loops.timeloops.cuda_rowloop import CudaRowLoop
 from numerate.loops.timeloops.cuda_timeloop import CudaTimeLoop
+from numerate.loops.timeloops.diagonal import DiagonalLoop
 from numerate.loops.timeloops.pointwise import Sizes
 from numerate.loops.timeloops.timeloop import SequenceLoop, TimeLoop
 from numerate.recurrent import init
@@ -50,7 +52,7 @@ State = tuple[Tensor, ...]
 Parts = Mapping[str, Any]
 """Name -> tensor (or sub-module, where a cell wraps one); what ``Cell.parts`` made, as the owner holds it now."""
 
-Form = Literal["elementwise", "reducing", "general"]
+Form = Literal["elementwise", "reducing", "diagonal", "general"]
 
 
 def linear(x: Tensor, weight: Tensor, *biases: Tensor | None) -> Tensor:
@@ -139,7 +141,7 @@ class Cell(ABC):
         """Activations worth looking at in the step from ``state`` to ``new``; called by ``inspect`` only."""
         return {}
 
-    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | DiagonalLoop | None:
         """The compiled loop over time on a CPU or GPU, whatever the number of inputs; None if there is none."""
         return None
 

@@ -16,12 +16,15 @@ import torch
 from torch import Tensor
 
 from numerate.locks import ForkSafeLock
+from numerate.loops.timeloops.diagonal import DiagonalLoop
 from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled
 from numerate.recurrent.dispatch.mode import SHORTEST, chosen_mode
 from numerate.torch_internals import is_mapped, under_transform, under_vmap
+
+Loop = SequenceLoop | DiagonalLoop | None
 
 _told: set[str] = set()
 _building = ForkSafeLock()
@@ -32,7 +35,7 @@ class Choice(NamedTuple):
 
     kind: Literal["plain", "native", "fused", "scan", "outside_graph"]
     reason: str = ""
-    loop: SequenceLoop | None = None
+    loop: Loop = None
     dtype: torch.dtype | None = None
 
 
@@ -118,14 +121,14 @@ def for_any_input(cell: Cell) -> Cell:
     return cell.with_input_size(1)
 
 
-def compiled_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> SequenceLoop | None:
+def compiled_loop(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool = False) -> Loop:
     """The compiled loop of a cell, made once, whichever threads ask for it; None where there is none."""
     with _building:
         return _compiled(cell, device, dtype, stepping)
 
 
 @cache
-def _compiled(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> SequenceLoop | None:
+def _compiled(cell: Cell, device: torch.device, dtype: torch.dtype, stepping: bool) -> Loop:
     try:
         return cell.stepping_loop(device, dtype) if stepping else cell.native_loop(device, dtype)
     except (NotLowered, native.NoCompiler, native.CompileError) as reason:

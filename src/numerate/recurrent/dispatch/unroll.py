@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from numerate.loops.timeloops.diagonal import DiagonalLoop
+from numerate.loops.timeloops.timeloop import SequenceLoop
 from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled
+from numerate.recurrent.diagonal import DiagonalCell
 from numerate.recurrent.dispatch.choose import Choice, choose
+from numerate.recurrent.dispatch.diagonal import run_diagonal
 from numerate.recurrent.dispatch.fused import run_fused
 from numerate.recurrent.dispatch.native import run_native
 from numerate.recurrent.dispatch.plain import Observer, plain_steps
@@ -69,6 +74,8 @@ def _run(
     choice: Choice, cell: Cell, p: Parts, x: Tensor, state: State, batch_sizes: Sequence[int] | None, reverse: bool
 ) -> tuple[Tensor, State]:
     """A native or fused loop, on tensors of its type of number."""
+    if isinstance(cell, DiagonalCell):
+        return run_diagonal(cell, p, x, state, batch_sizes, reverse, cast(DiagonalLoop, choice.loop))
     plain = partial(plain_steps, cell, batch_sizes=batch_sizes, reverse=reverse)
     casting = autocast_enabled(x.device)
     with torch.autocast(x.device.type, enabled=False) if casting else nullcontext():
@@ -76,4 +83,4 @@ def _run(
             p, x = {name: value.to(choice.dtype) for name, value in p.items()}, x.to(choice.dtype)
         if choice.loop is None:
             return run_fused(cell, p, x, state, reverse, plain)
-        return run_native(cell, p, x, state, batch_sizes, reverse, choice.loop, plain)
+        return run_native(cell, p, x, state, batch_sizes, reverse, cast(SequenceLoop, choice.loop), plain)
