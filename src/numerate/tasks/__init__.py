@@ -1,7 +1,7 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
-from numerate.tasks.distributions import DistributedArithmetic, Distribution
+from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
@@ -14,6 +14,7 @@ __all__ = [
     "PRIMER_RANGES",
     "Arithmetic",
     "DistributedArithmetic",
+    "DistributedSums",
     "Distribution",
     "FractionalSIR",
     "Identity",
