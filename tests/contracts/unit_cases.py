@@ -76,7 +76,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "MulMCFC": [{"sign": "product"}, {"sign": "cosine"}],
     "NALU": [{"weights": "separate"}],
     "NAU": [{"init": "glorot"}, {"clip": "forward"}],
-    "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}],
+    "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}, {"negate": False}],
     "NMRU": [{"sign": False}, {"gate": True}, {"gate": "scale"}],
     "NMU": [{"init": "paper"}, {"clip": "forward"}],
     "NPU": [{"clip_gate": "step"}],
