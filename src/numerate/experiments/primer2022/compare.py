@@ -112,7 +112,8 @@ def claims(compared: Comparison) -> list[Claim]:
     return [
         Claim(
             "The NSR can learn the comparison functions with both input types and can extrapolate well.",
-            f"solved with ten paths, whole numbers, then reals: {listed(named(10))}; the hardest comparison is solved in {percent(least)} of the runs of its best redundancy.",
+            f"solved with ten paths, whole numbers, then reals: {listed(named(10))}; the hardest comparison is solved "
+            f"in {percent(least)} of the runs of its best redundancy.",
             least >= 0.9,
         ),
         Claim(
