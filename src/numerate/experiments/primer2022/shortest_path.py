@@ -131,10 +131,10 @@ def compare(rows: Sequence[Row]) -> Comparison:
 
 def claims(compared: Comparison) -> list[Claim]:
     """Sentences of 7.2, and ours on rounding."""
-    best = named(PATHS[-1])
-    cells = [cell for cell in compared.cells if cell.series == best]
-    if not cells or len(compared.xs) < 2:
+    if not compared.cells or len(compared.xs) < 2:
         return []
+    best = max(compared.series, key=lambda s: sum(c.measured.solved or 0 for c in compared.cells if c.series == s))
+    cells = [cell for cell in compared.cells if cell.series == best]
     accuracy = {(c.panel, c.x): c.measured.ours[ACCURACY.name].value or 0.0 for c in cells}
     rounded = {(c.panel, c.x): c.measured.ours[ROUNDED.name].value or 0.0 for c in cells}
     light, heavy = (f"to {most}" for most in WEIGHTS)
