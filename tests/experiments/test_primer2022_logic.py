@@ -71,8 +71,8 @@ def test_models_can_be_the_algorithms(paths: int) -> None:
             compare_(cell.decide, "<")
             cell.yes.weight.copy_(torch.tensor([[1.0, 0.0]]))
             cell.no.weight.copy_(torch.tensor([[0.0, 1.0]]))
-        compare_(tally.decide, "=")
-        tally.add.weight.fill_(1.0)
+        compare_(tally.cell.decide, "=")
+        tally.cell.add.weight.fill_(1.0)
         relax.message.weight.fill_(1.0)
     assert deciding.rounded(fold)(lists)[:, 0].tolist() == [3, 6]
     assert deciding.rounded(tally)(torch.tensor([[3.0, 5, 3, 3], [1.0, 2, 3, 4]]))[:, 0].tolist() == [2, 0]

@@ -33,13 +33,13 @@ def named(paths: int) -> str:
     return "NSR" if paths == 1 else f"NSR, {paths} paths"
 
 
-def recipes(options: Options, scale: float) -> dict[str, Recipe]:
-    nsr = {named(p): Recipe(partial(NSR, paths=p, scale=scale), Adam(1e-2)) for p in PATHS[options.size]}
+def recipes(scale: float) -> dict[str, Recipe]:
+    nsr = {named(p): Recipe(partial(NSR, paths=p, scale=scale), Adam(1e-2)) for p in PATHS["paper"]}
     return {**nsr, "MLP": Recipe(partial(MLP, hidden=(16,), activation="relu"), Adam(1e-2))}
 
 
 def trainings(options: Options) -> list[Training]:
-    steps = STEPS[options.size]
+    steps, default = STEPS[options.size], [*map(named, PATHS[options.size]), "MLP"]
     return [
         recipe.training(
             task=Compare(symbol, integers=kind == "integers"),
@@ -50,7 +50,7 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "numbers": kind, "symbol": symbol},
         )
         for kind, scale in SCALES.items()
-        for name, recipe in choose_recipes(options.units, recipes(options, scale)).items()
+        for name, recipe in choose_recipes(options.units, recipes(scale), default=default).items()
         for symbol in COMPARISONS
     ]
 

@@ -14,6 +14,7 @@ from numerate.results import Key, Row
 from numerate.stats import median
 from numerate.tasks.task import Split, Task
 from numerate.train import Training, stack
+from numerate.train.specification import Factory
 from numerate.units import NAU, NSR
 
 EXAMPLES = 500
@@ -52,11 +53,16 @@ class Branch(nn.Module):
 
 
 class Fold(nn.Module):
-    """A cell over a list, begun with its first number: h₁ = x₁, h_t = cell([x_t, h_{t−1}]); x: (..., T) -> (..., 1)."""
+    """A cell over a list, begun with its first number: h₁ = x₁, h_t = cell([x_t, h_{t−1}]); x: (..., T) -> (..., 1).
 
-    def __init__(self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0) -> None:
+    The cell is a :class:`Branch`, or ``unit`` of (inputs, outputs). So it is in the next two.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0, unit: Factory | None = None
+    ) -> None:
         super().__init__()
-        self.cell = Branch(2, outputs, paths=paths, scale=scale)
+        self.cell = Branch(2, outputs, paths=paths, scale=scale) if unit is None else unit(2, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         h = x[..., :1]
@@ -65,20 +71,33 @@ class Fold(nn.Module):
         return h
 
 
-class Tally(nn.Module):
-    """A sum of decisions: h_t = NAU([c_t, h_{t−1}]), c_t = NSR([x_t, x_0]), h_0 = 0; x: (..., 1 + T) -> (..., 1)."""
+class Step(nn.Module):
+    """A sum of decisions, one step: h' = NAU([c, h]), c = NSR([x, wanted]); [x, wanted, h]: (..., 3) -> (..., 1)."""
 
-    def __init__(self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0) -> None:
+    def __init__(self, outputs: int, *, paths: int = 1, scale: float = 1.0) -> None:
         super().__init__()
         self.decide, self.add = NSR(2, outputs, paths=paths, scale=scale), NAU(2, outputs)
         self.decided = False
 
     def forward(self, x: Tensor) -> Tensor:
+        c = self.decide(x[..., :2])
+        return self.add(torch.cat((c.round() if self.decided else c, x[..., 2:]), -1))
+
+
+class Tally(nn.Module):
+    """Steps along a list, h_t = cell([x_t, x_0, h_{t−1}]), h_0 = 0; x: (..., 1 + T) -> (..., 1)."""
+
+    def __init__(
+        self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0, unit: Factory | None = None
+    ) -> None:
+        super().__init__()
+        self.cell = Step(outputs, paths=paths, scale=scale) if unit is None else unit(3, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
         wanted = x[..., :1]
         h = torch.zeros_like(wanted)
         for t in range(1, x.shape[-1]):
-            c = self.decide(torch.cat((x[..., t : t + 1], wanted), -1))
-            h = self.add(torch.cat((c.round() if self.decided else c, h), -1))
+            h = self.cell(torch.cat((x[..., t : t + 1], wanted, h), -1))
         return h
 
 
@@ -88,9 +107,12 @@ class Relax(nn.Module):
     x: (..., 1 + 2·neighbours), d and then pairs (dᵢ, wᵢ) -> (..., 1).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, paths: int = 1, scale: float = 1.0, unit: Factory | None = None
+    ) -> None:
         super().__init__()
-        self.message, self.cell = NAU(2, 1), Branch(2, outputs, paths=paths, scale=scale)
+        self.message = NAU(2, 1)
+        self.cell = Branch(2, outputs, paths=paths, scale=scale) if unit is None else unit(2, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         d = x[..., :1]

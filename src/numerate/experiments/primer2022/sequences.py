@@ -1,7 +1,7 @@
 """NSR along a list: its minimum, and how often a number comes up; longer lists and larger numbers than in training."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
 from numerate.report.text import percent
 from numerate.results import Row
 from numerate.tasks import Count, Minimum
-from numerate.train import Adam, Penalty, Training
+from numerate.train import Adam, Penalty, Restart, Training
 from numerate.units import Ramp, penalty
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
 PATHS = (1, 10)
+OURS = "NSR + NAU, restarts (ours)"
 LENGTHS = {"smoke": (5, 20), "quick": (5, 20, 100, 500), "paper": (5, 20, 100, 500, 1000)}
 SIZES = (10, 100, 1000)
 """Numbers in the test are below these."""
@@ -33,11 +34,17 @@ class Kind:
     model: Callable[..., Any]
     task: type[Minimum] | type[Count]
     title: str
+    own: str
 
 
 KINDS = {
-    "minimum": Kind(Fold, Minimum, "the minimum of a list"),
-    "count": Kind(Tally, Count, "how often a number comes up in a list"),
+    "minimum": Kind(Fold, Minimum, "the minimum of a list", "the cell, on a number and what it gave before"),
+    "count": Kind(
+        Tally,
+        Count,
+        "how often a number comes up in a list",
+        "the cell, on a number, the one that is counted and what it gave before",
+    ),
 }
 
 
@@ -46,13 +53,18 @@ def named(paths: int) -> str:
 
 
 def recipes(name: str, steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half."""
+    """The NAUs' sparsity penalty comes in the second half; ours begins anew where the validation error stands still."""
     sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    return {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    theirs = {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    return {**theirs, OURS: replace(theirs[named(1)], restart=Restart(history=steps // 10, above=0.1))}
 
 
 def trainings(name: str, options: Options) -> list[Training]:
     steps = STEPS[options.size]
+
+    def place(own: Recipe) -> Recipe:
+        return replace(own, model=partial(KINDS[name].model, unit=own.model))
+
     return [
         recipe.training(
             task=KINDS[name].task(test_length=5),  # longer lists are tested afterwards
@@ -62,7 +74,7 @@ def trainings(name: str, options: Options) -> list[Training]:
             evaluation_size=500,
             labels={"unit": unit, "task": name},
         )
-        for unit, recipe in choose_recipes(options.units, recipes(name, steps)).items()
+        for unit, recipe in choose_recipes(options.units, recipes(name, steps), placed=place).items()
     ]
 
 
@@ -85,7 +97,7 @@ def compare(name: str, rows: Sequence[Row]) -> Comparison:
             x="length",
             panels=[f"below {size:,}" for size in SIZES],
             panel_titles={f"below {size:,}": f"Numbers below {size:,}" for size in SIZES},
-            order=list(map(named, PATHS)),
+            order=[*map(named, PATHS), OURS],
             x_title="Length of the list (training: 5)",
             joined=True,
         ),
@@ -151,7 +163,8 @@ def experiment(name: str) -> Experiment:
         show=show,
         about=about("primer2022", name),
         reasons=reasons("primer2022", "nsr", "sequences"),
-        units=list(map(named, PATHS)),
+        units=[*map(named, PATHS), OURS],
+        own=KINDS[name].own,
     )
 
 

@@ -20,7 +20,7 @@ from numerate.results import Row
 from numerate.streams import Domain, uniform
 from numerate.tasks import Relaxation
 from numerate.tasks.task import TEST_SEED
-from numerate.train import Adam, Penalty, Training
+from numerate.train import Adam, Penalty, Restart, Training
 from numerate.units import Ramp, penalty
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
@@ -29,6 +29,7 @@ GRAPHS = {"smoke": 2, "quick": 10, "paper": 50}
 WEIGHTS = (10, 100)
 """Largest weight of an edge in the test; in training it is 10."""
 PATHS = (1, 10)
+OURS = "NSR + NAU, restarts (ours)"
 
 
 def named(paths: int) -> str:
@@ -36,9 +37,15 @@ def named(paths: int) -> str:
 
 
 def recipes(steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half."""
+    """The NAUs' sparsity penalty comes in the second half; ours begins anew where the validation error stands still."""
     sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    return {named(p): Recipe(partial(Relax, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    theirs = {named(p): Recipe(partial(Relax, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    return {**theirs, OURS: replace(theirs[named(1)], restart=Restart(history=steps // 10, above=0.1))}
+
+
+def placed(own: Recipe) -> Recipe:
+    """A unit of the user's own that folds the messages."""
+    return replace(own, model=partial(Relax, unit=own.model))
 
 
 def trainings(options: Options) -> list[Training]:
@@ -52,7 +59,7 @@ def trainings(options: Options) -> list[Training]:
             evaluation_size=500,
             labels={"unit": name, "task": "Bellman–Ford"},
         )
-        for name, recipe in choose_recipes(options.units, recipes(steps)).items()
+        for name, recipe in choose_recipes(options.units, recipes(steps), placed=placed).items()
     ]
 
 
@@ -120,7 +127,7 @@ def compare(rows: Sequence[Row]) -> Comparison:
             x="nodes",
             panels=[f"to {most}" for most in WEIGHTS],
             panel_titles={f"to {most}": f"Weights of edges from 1 to {most}" for most in WEIGHTS},
-            order=list(map(named, PATHS)),
+            order=[*map(named, PATHS), OURS],
             x_title="Nodes of the graph (training: 4 neighbours)",
             joined=True,
         ),
@@ -176,6 +183,7 @@ EXPERIMENTS = [
         show=show,
         about=about("primer2022", "shortest-path"),
         reasons=reasons("primer2022", "nsr", "shortest-path"),
-        units=list(map(named, PATHS)),
+        units=[*map(named, PATHS), OURS],
+        own="the cell that folds messages, on a message and what it gave before",
     )
 ]
