@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -57,21 +58,18 @@ def test_a_run_is_judged_on_every_length_size_and_graph(tmp_path: Path) -> None:
     assert {(cell.panel, cell.x) for cell in paths.cells} == {("to 10", 5.0), ("to 100", 5.0)}
 
 
-def compare_(nsr: torch.nn.Module, symbol: str) -> None:
-    nsr.compare_(symbol)  # type: ignore[operator]
-
-
 @pytest.mark.parametrize("paths", [1, 3])
 def test_models_can_be_the_algorithms(paths: int) -> None:
     """With the weights that solve them, the models give the minimum, the count and the shortest distance."""
     lists = torch.tensor([[5.0, 3.0, 8.0, 3.0], [7.0, 9.0, 6.0, 6.0]])
-    fold, tally, relax = (kind(1, 1, paths=paths) for kind in (deciding.Fold, deciding.Tally, deciding.Relax))
+    kinds: tuple[Any, ...] = (deciding.Fold, deciding.Tally, deciding.Relax)
+    fold, tally, relax = (kind(1, 1, paths=paths) for kind in kinds)
     with torch.no_grad():
         for cell in (fold.cell, relax.cell):
-            compare_(cell.decide, "<")
+            cell.decide.compare_("<")
             cell.yes.weight.copy_(torch.tensor([[1.0, 0.0]]))
             cell.no.weight.copy_(torch.tensor([[0.0, 1.0]]))
-        compare_(tally.cell.decide, "=")
+        tally.cell.decide.compare_("=")
         tally.cell.add.weight.fill_(1.0)
         relax.message.weight.fill_(1.0)
     assert deciding.rounded(fold)(lists)[:, 0].tolist() == [3, 6]

@@ -28,7 +28,8 @@ FUNCTION = {
 STEPS = {"smoke": 1000, "quick": 30_000, "paper": 100_000}
 CHOSEN = (0.0, -1.0, 1.0)
 """Means of the gate, M̂ and Ŵ that the authors settle on."""
-GRID = tuple(product((-1.0, 0.0, 1.0), repeat=3))
+THREE = (-1.0, 0.0, 1.0)
+GRID = tuple(product(THREE, THREE, THREE))
 DEVIATIONS = (0.1, 0.5)
 
 

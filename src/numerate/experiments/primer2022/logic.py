@@ -137,7 +137,7 @@ def claims(work_rows: Sequence[Row], compared: Comparison) -> list[Claim]:
 def _both_solved(compared: Comparison, first: str, second: str) -> list[tuple[float, float]]:
     """Mean solved-at of both series, wherever both have solved runs."""
     at = {(c.series, c.panel, c.x): c.measured.ours[SOLVED_AT.name].value for c in compared.cells}
-    pairs = [(at.get((first, *place)), at.get((second, *place))) for _, *place in at if _ == first]
+    pairs = [(value, at.get((second, panel, x))) for (series, panel, x), value in at.items() if series == first]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
