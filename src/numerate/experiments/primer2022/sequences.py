@@ -16,12 +16,11 @@ from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
 from numerate.report.text import percent
 from numerate.results import Row
 from numerate.tasks import Count, Minimum
-from numerate.train import Adam, Penalty, Restart, Training
+from numerate.train import Adam, Penalty, Training
 from numerate.units import Ramp, penalty
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
 PATHS = (1, 10)
-OURS = "NSR + NAU, restarts (ours)"
 LENGTHS = {"smoke": (5, 20), "quick": (5, 20, 100, 500), "paper": (5, 20, 100, 500, 1000)}
 SIZES = (10, 100, 1000)
 """Numbers in the test are below these."""
@@ -53,10 +52,9 @@ def named(paths: int) -> str:
 
 
 def recipes(name: str, steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half; ours begins anew where the validation error stands still."""
+    """The NAUs' sparsity penalty comes in the second half."""
     sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    theirs = {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
-    return {**theirs, OURS: replace(theirs[named(1)], restart=Restart(history=steps // 10, above=0.1))}
+    return {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
 
 
 def trainings(name: str, options: Options) -> list[Training]:
@@ -97,7 +95,7 @@ def compare(name: str, rows: Sequence[Row]) -> Comparison:
             x="length",
             panels=[f"below {size:,}" for size in SIZES],
             panel_titles={f"below {size:,}": f"Numbers below {size:,}" for size in SIZES},
-            order=[*map(named, PATHS), OURS],
+            order=list(map(named, PATHS)),
             x_title="Length of the list (training: 5)",
             joined=True,
         ),
@@ -163,7 +161,7 @@ def experiment(name: str) -> Experiment:
         show=show,
         about=about("primer2022", name),
         reasons=reasons("primer2022", "nsr", "sequences"),
-        units=[*map(named, PATHS), OURS],
+        units=list(map(named, PATHS)),
         own=KINDS[name].own,
     )
 
