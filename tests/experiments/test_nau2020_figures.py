@@ -99,7 +99,8 @@ def test_ablation_differs_in_penalty_and_bounds_alone() -> None:
 def test_default_values_belong_to_every_panel_of_figure8_and_are_trained_once() -> None:
     work = figure8.trainings(Options("quick"))
     keys = [key for each in work for key in each.run_keys()]
-    assert len(set(keys)) == len(keys) - 2 * 3 * 10  # three models at the defaults serve three panels
+    assert len(set(keys)) == len(keys) - 2 * 4 * 10  # four models at the defaults serve three panels
+    assert {each.labels["unit"] for each in figure8.trainings(Options("paper"))} == set(figure8.MODELS)
     assert {each.labels["parameter"] for each in work} == set(figure8.TITLES)
     assert [figure8.millions(n) for n in (100, 125, 200, 300)] == [5, 10, 10, 15]
 

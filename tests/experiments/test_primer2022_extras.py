@@ -112,6 +112,8 @@ def test_redundancy_runs_have_the_scripts_settings() -> None:
     work = redundancy.trainings("20", Options("paper"))
     assert {(e.steps, len(e.seeds), e.task.inputs) for e in work} == {(100_000, 25, 100)}
     assert len(work) == 9
+    inalu = redundancy.trainings("18", Options("quick"))
+    assert {(e.steps, e.penalties[0].schedule.step) for e in inalu} == {(50_000, 10_000)}  # type: ignore[attr-defined]
     schedule = work[0].penalties[0].schedule
     assert (schedule.scale, schedule.start, schedule.end) == (0.01, 50_000, 75_000)  # type: ignore[attr-defined]
 

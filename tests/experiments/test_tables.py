@@ -1,6 +1,7 @@
 """The experiments that compare tables: they cover every published cell, run at smoke size and show what they ran."""
 
 import io
+import math
 import re
 import subprocess
 import sys
@@ -300,6 +301,24 @@ def test_the_zoo_leaves_rounding_empty_for_a_plain_module(tmp_path):
     shown, rows = run("zoo", tmp_path, units=("NMU", Product), seeds=1)
     assert {unit for unit, share in zoo.ranking(rows).items() if share.rounded is None} == {"Product"}
     assert shown.page.is_file()
+
+
+def unsolved_as_trained(options):
+    scores = {"threshold": 1.0, "best_test": 1e9, "snapped_test": 0.0, "solved_at": math.nan, "best_sparsity": 0.0}
+    return [replace(row, scores=scores) for row in stored("zoo", options)]
+
+
+def test_the_zoo_says_what_rounding_solves_where_nothing_is_solved_as_trained():
+    told = zoo.headline(zoo.compare(unsolved_as_trained(Options("smoke", units=("NMU",)))))
+    assert "8 by none in any run as trained: add (single module, 2 inputs; rounded, NMU in 1 of 1), " in told
+
+
+def test_smoke_size_of_the_zoo_has_few_units_and_says_so(tmp_path):
+    (experiment,) = select(["zoo"])
+    work = experiment.work(Options("smoke"))
+    assert {t.labels["unit"] for t in work.trainings} == set(zoo.SMOKE_UNITS)
+    page = experiment.show(work, unsolved_as_trained(Options("smoke")), tmp_path).page.read_text()
+    assert "4 units in place of 23" in page
 
 
 def test_the_zoos_operations_share_their_loops():

@@ -23,6 +23,7 @@ from numerate.units import (
     sparsity,
     sparsity_error,
     sparsity_nmu,
+    sparsity_nmu_squared,
     sparsity_squared,
 )
 
@@ -35,15 +36,33 @@ WEIGHT = torch.tensor([[1.0, -0.75, 0.5], [0.25, -2.0, 0.0]], dtype=torch.float6
         (sparsity(WEIGHT), (0 + 0.25 + 0.5 + 0.25 + 1 + 0) / 6),
         (sparsity_nmu(WEIGHT), (0 + 0.75 + 0.5 + 0.25 + 2 + 0) / 6),
         (sparsity_squared(WEIGHT), (0.75**2 * 0.25**2 + 0.5**4 + 0.25**2 * 0.75**2 + 4) / 6),
+        (sparsity_nmu_squared(WEIGHT), (0.75**2 * 1.75**2 + 0.5**4 + 0.25**2 * 0.75**2 + 4 * 9) / 6),
         (out_of_bounds(WEIGHT, -1, 1), 1 / 6),
         (out_of_bounds(WEIGHT, 0, 1), (0.75 + 2) / 6),
         (penalties.signs(WEIGHT), (0 + 0.25 + 0.5 + 0.75 + 1 + 1) / 6),
         (penalties.saturation(torch.tensor([30.0, -5.0, 0.0, -20.0])), (0 + 15 + 20 + 0) / 4),
     ],
-    ids=["sparsity", "sparsity_nmu", "squared", "bounds [-1, 1]", "bounds [0, 1]", "signs", "saturation"],
+    ids=[
+        "sparsity",
+        "sparsity_nmu",
+        "squared",
+        "nmu squared",
+        "bounds [-1, 1]",
+        "bounds [0, 1]",
+        "signs",
+        "saturation",
+    ],
 )
 def test_by_hand(value, expected):
     assert value.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("unit", "function"), [(NAU, sparsity_squared), (NMU, sparsity_nmu_squared)])
+def test_units_offer_the_squared_shape(unit, function):
+    unit = unit(3, 2, sparsity="squared")
+    with torch.no_grad():
+        unit.weight.copy_(WEIGHT)
+    assert unit.penalty().item() == pytest.approx(function(WEIGHT).item())
 
 
 def test_r_z_by_hand():

@@ -126,6 +126,12 @@ def test_nmru_in_plain_numbers():
     size = (0.5 * (0.8 * 2 + 0.2) + 0.5) * (0.25 * (0.4 * 0.5 + 0.6) + 0.75)
     angle = math.pi * (0.5 * 0.8 + 0.25 * 0.4)
     assert nmru(x, weight, gate).item() == pytest.approx(size * math.cos(angle), rel=1e-12)
+    size = (0.5 * 0.8 * 2 + 0.5) * (0.25 * 0.4 * 0.5 + 0.75)  # as released: the gate scales, and signs stay whole
+    angle = math.pi * (0.5 + 0.25)
+    assert nmru(x, weight, gate, gating="scale").item() == pytest.approx(size * math.cos(angle), rel=1e-12)
+    closed = torch.tensor([0.0, 1.0], dtype=DOUBLE)
+    expected = 0.5 * (0.25 * 0.5 + 0.75) * math.cos(math.pi * 0.25)  # a closed gate makes an input 0, which has no sign
+    assert nmru(x, weight, closed, gating="scale").item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_nmru_epsilon_in_training_and_none_in_evaluation():
@@ -156,6 +162,10 @@ def test_nmru_options_change_the_module():
     found = [each.eval()(x).item() for each in (unit, unsigned, gated)]
     assert found == pytest.approx([-2 / 3, 2 / 3, -2])
     assert [str(each.formula("a b")) for each in (unit, unsigned, gated)] == ["a/b", "Abs(a)/Abs(b)", "a"]
+    released = NMRU(2, 1, gate="scale")
+    released.load_state_dict({**state, "gate": torch.tensor([0.5, 0.0, 0.0, 1.0])})
+    assert released.eval()(x).item() == pytest.approx(-1 / 3)
+    assert str(released.formula("a b")) == "a*≈0.5/b"
     assert parameter_bounds(unit) == {"weight": (0.0, 1.0)}
     assert parameter_bounds(gated) == {"weight": (0.0, 1.0), "gate": (0.0, 1.0)}
 

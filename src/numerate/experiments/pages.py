@@ -27,6 +27,7 @@ def comparison_page(
     compare: "Callable[[Sequence[Row], Options], Comparison]",
     claims: "Callable[[Comparison], Sequence[Claim]] | None" = None,
     pictures: "Callable[[Work, Sequence[Row]], Sequence[Picture]] | None" = None,
+    judged: Collection[str] = ("quick", "paper"),
 ) -> Show:
     """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary.
 
@@ -34,14 +35,17 @@ def comparison_page(
         compare: runs -> the comparison.
         claims: the comparison -> the paper's sentences and whether they hold; not asked at smoke size.
         pictures: to follow those that every comparison has.
+        judged: sizes whose runs can tell whether a claim holds; at others the numbers stand without a verdict.
     """
 
     def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import terminal_table, write_report
 
         compared = compare(rows, work.options)
-        smoke = work.options.size == "smoke"  # too short to tell
-        notes, suffix = _notes(work, rows, () if claims is None or smoke else claims(compared))
+        said = () if claims is None or work.options.size == "smoke" else claims(compared)
+        if work.options.size not in judged:
+            said = [replace(claim, holds=None) for claim in said]
+        notes, suffix = _notes(work, rows, said)
         notes = replace(notes, pictures=() if pictures is None else pictures(work, rows))
         compared = replace(compared, title=compared.title + suffix)
         return ReportResult(

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
 from numerate.experiments.models import after_sums
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
-from numerate.experiments.unit_choice import Unit, choose_recipes
+from numerate.experiments.unit_choice import choose_recipes
 from numerate.report import SUCCESS, Comparison, Layout, Page, Picture, TextTable, arithmetic, comparison
 from numerate.report.figures import PAPER, RATES, lay_out, plot_map, style
 from numerate.report.text import percent_interval
@@ -67,8 +68,9 @@ class Place:
     def task(self, operation: str) -> Task:
         return (Arithmetic if self.layered else SingleModule)(operation, inputs=self.inputs)
 
-    def recipes(self, units: Sequence[Unit] | None) -> dict[str, Recipe]:
-        chosen = choose_recipes(units, recipes(self.steps))
+    def recipes(self, options: Options) -> dict[str, Recipe]:
+        default = SMOKE_UNITS if options.size == "smoke" else None
+        chosen = choose_recipes(options.units, recipes(self.steps), default=default)
         return {name: after_sums(recipe) for name, recipe in chosen.items()} if self.layered else chosen
 
 
@@ -77,6 +79,8 @@ PLACES = {
     "quick": (Place(2, 50_000), Place(10, 50_000), Place(100, 20_000), Place(10, 200_000, layered=True)),
     "paper": (Place(2, 200_000), Place(10, 200_000), Place(100, 200_000), Place(100, 5_000_000, layered=True)),
 }
+SMOKE_UNITS = ("NALU (shared)", "NAU", "NMU", "Real NPU")
+"""Those of smoke size: every unit and place has a loop of its own to compile."""
 
 
 def recipes(steps: int) -> dict[str, Recipe]:
@@ -124,7 +128,7 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "operation": operation, "task": place.title},
         )
         for place in PLACES[options.size]
-        for name, recipe in place.recipes(options.units).items()
+        for name, recipe in place.recipes(options).items()
         for operation in OPERATIONS
     ]
 
@@ -202,17 +206,20 @@ def picture(compared: Comparison, ranked: Mapping[str, Share]) -> Figure:
 def headline(compared: Comparison) -> str:
     """How many tasks some unit always solves, which no unit ever does, and which units always solve most."""
     best: dict[tuple[str, str], float] = {}
+    rounded: dict[tuple[str, str], tuple[int, str]] = {}
     sure = dict.fromkeys(compared.series, 0)
     for cell in compared.cells:
-        rate = cell.measured.ours[SUCCESS.name].value or 0.0
-        best[cell.panel, cell.x] = max(rate, best.get((cell.panel, cell.x), 0.0))
+        place, rate = (cell.panel, cell.x), cell.measured.ours[SUCCESS.name].value or 0.0
+        best[place] = max(rate, best.get(place, 0.0))
+        if (snapped := cell.measured.snapped or 0) > rounded.setdefault(place, (0, ""))[0]:
+            rounded[place] = snapped, f"; rounded, {cell.series} in {snapped} of {cell.measured.n}"
         sure[cell.series] += rate == 1.0
-    never = [f"{operation} ({panel.lower()})" for (panel, operation), rate in best.items() if not rate]
+    never = [f"{x} ({panel.lower()}{rounded[panel, x][1]})" for (panel, x), rate in best.items() if not rate]
     unsolved = f": {', '.join(never)}" if never else ""
     most = max(sure.values())
     return (
         f"{sum(rate == 1.0 for rate in best.values())} of {len(best)} tasks are solved in every run by some unit, "
-        f"{len(never)} by none in any run{unsolved}. "
+        f"{len(never)} by none in any run as trained{unsolved}. "
         f"No unit solves more than {most} in every run ({', '.join(u for u in sure if sure[u] == most)})."
     )
 
@@ -223,12 +230,18 @@ def _interval(rate: Estimate) -> str:
     return percent_interval(rate.value, rate.low, rate.high)
 
 
+def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    """The page; it says that smoke has fewer units, unless the user has chosen them."""
+    counts = {"smoke": len(SMOKE_UNITS), "quick": len(recipes(1000)), "paper": len(recipes(1000))}
+    return picture_page(draw, fewer={} if work.options.units else {"units": counts})(work, rows, folder)
+
+
 EXPERIMENTS = [
     Experiment(
         id="zoo",
         title="Every unit under one protocol: which solves what",
         trainings=trainings,
-        show=picture_page(draw),
+        show=show,
         about=about("zoo", "zoo"),
         reasons=reasons("zoo", "zoo"),
         units=tuple(recipes(1000)),

@@ -19,6 +19,7 @@ FILES = {
     "nru2019": ("nru2019_table1_topk", "nru2019_table2_ptb_char", "nru2019_table3_psmnist"),
     "ur2020": ("ur2020_table5_gate_ablation", "ur2020_main_body_secondary"),
     "npu2020": ("npu2020_large_scale",),
+    "inalu2020": ("inalu2020_simple_function",),
 }
 SETTINGS = {"nau2020": "nau2020_settings", "primer2022": "primer2022_settings"}
 KINDS = ("exact", "used", "script", "correct")  # which threshold is meant if none is named: the one behind the tables

@@ -74,6 +74,18 @@ class Notes:
     excuse: str = ""
     pictures: Sequence[Picture] = ()
 
+    @property
+    def verdict(self) -> str:
+        """How many of the paper's claims hold; nothing if there are none. Those of our own are not counted."""
+        theirs = [claim for claim in self.claims if not claim.text.startswith("(Ours)")]
+        if len(theirs) < 2:
+            return "".join(f"The paper's claim {claim.word}." for claim in theirs)
+        words = [claim.word for claim in theirs]
+        plural = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
+        counts = {word: words.count(word) for word in plural if word in words}
+        told = [f"{n} {word if n == 1 else plural[word]}" for word, n in counts.items()]
+        return f"Of the paper's {len(theirs)} claims {', '.join(told)}."
+
 
 @dataclass(frozen=True)
 class Figures:

@@ -5,10 +5,12 @@ from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
+from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
 from numerate.tasks.digits import DigitSequences
-from numerate.tasks.distributions import DistributedArithmetic, Distribution
+from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
+from numerate.tasks.logic import Logic
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.programs import Programs
@@ -26,19 +28,26 @@ __all__ = [
     "Batch",
     "BatchTask",
     "Characters",
+    "Compare",
     "CopyLast",
     "Copying",
+    "Count",
     "Denoising",
     "DigitSequences",
     "DistributedArithmetic",
+    "DistributedSums",
     "Distribution",
     "FractionalSIR",
     "Identity",
     "Interval",
     "LargeScale",
+    "Logic",
+    "Minimum",
     "PermutedPixels",
+    "Piecewise",
     "Programs",
     "RecurrentArithmetic",
+    "Relaxation",
     "SequentialPhotographs",
     "SingleModule",
     "Split",

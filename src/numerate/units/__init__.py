@@ -47,6 +47,7 @@ from numerate.units.penalties import (
     sparsity,
     sparsity_error,
     sparsity_nmu,
+    sparsity_nmu_squared,
     sparsity_squared,
 )
 from numerate.units.robust import NMRU, ReciprocalUnit, StochasticNMU, nmru, reciprocal_unit, stochastic_nmu
@@ -124,6 +125,7 @@ __all__ = [
     "sparsity",
     "sparsity_error",
     "sparsity_nmu",
+    "sparsity_nmu_squared",
     "sparsity_squared",
     "stochastic_nmu",
 ]

@@ -1,6 +1,7 @@
 """Improved NALU (Schlör et al., 2020), as the Primer (Mistry et al., 2022) ran it."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Literal
 
 import torch
@@ -49,6 +50,15 @@ def inalu(
     return g * F.linear(x, weight_add) + (1 - g) * inalu_product(x, weight_mul, eps=eps, limit=limit, clip=clip)
 
 
+def _four_numbers(init: Sequence[float]) -> tuple[float, float, float, float]:
+    """Means of Ŵ, M̂ and g, and their standard deviation. Raises ValueError for anything else."""
+    if not isinstance(init, Sequence) or len(init) != 4:
+        names = ", ".join(map(repr, INITIALISATIONS))
+        raise ValueError(f"init must be one of {names}, or the means of Ŵ, M̂ and g and a deviation, got {init!r}")
+    w_mean, m_mean, gate_mean = (float(number("a mean of init", mean, -inf)) for mean in init[:3])
+    return w_mean, m_mean, gate_mean, float(number("the deviation of init", init[3], 0))
+
+
 class INALU(Unit):
     r"""Sum or signed product, chosen by a gate of its own: :math:`y = σ(g) \odot a + (1 - σ(g)) \odot m`.
 
@@ -69,7 +79,7 @@ class INALU(Unit):
         gate: ``"independent"``, one number for each output; ``"input"``, g = G x with ``gate`` G (out_features,
             in_features), drawn as g.
         init: ``"benchmark"``, Ŵ ~ N(0.88, 0.2), M̂ ~ N(0.5, 0.2), g ~ N(0, 0.2) (standard deviations), the source of
-            the Primer's numbers; ``"schloer"``, means 1, -1, 0 and standard deviation 0.1.
+            the Primer's numbers; ``"schloer"``, means 1, -1, 0 and standard deviation 0.1; or these four numbers.
         clip: ``"sum"`` applies ω to the sum; ``"input"`` to each summand, the other reading of eq. 8.
         eps: ε, the smallest size of an input.
         limit: ω, the largest logarithm of a product.
@@ -95,7 +105,7 @@ class INALU(Unit):
         out_features: int,
         *,
         gate: Literal["independent", "input"] = "independent",
-        init: Literal["benchmark", "schloer"] = "benchmark",
+        init: Literal["benchmark", "schloer"] | tuple[float, float, float, float] = "benchmark",
         clip: Literal["sum", "input"] = "sum",
         eps: float = 1e-7,
         limit: float = 20.0,
@@ -104,7 +114,7 @@ class INALU(Unit):
     ) -> None:
         super().__init__(in_features, out_features)
         self.gate_kind = one_of("gate", gate, ("independent", "input"))
-        self.init = one_of("init", init, tuple(INITIALISATIONS))
+        self.init = one_of("init", init, tuple(INITIALISATIONS)) if isinstance(init, str) else _four_numbers(init)
         self.clip = one_of("clip", clip, ("sum", "input"))
         self.eps, self.limit = number("eps", eps, 0), number("limit", limit, 0, above=True)
         self.w_hat_add = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
@@ -116,7 +126,8 @@ class INALU(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        w_mean, m_mean, gate_mean, deviation = INITIALISATIONS[self.init]
+        init = INITIALISATIONS[self.init] if isinstance(self.init, str) else self.init
+        w_mean, m_mean, gate_mean, deviation = init
         for parameter in (self.w_hat_add, self.w_hat_mul):
             nn.init.normal_(parameter, w_mean, deviation, generator=generator)
         for parameter in (self.m_hat_add, self.m_hat_mul):

@@ -40,6 +40,8 @@ class NAU(Unit):
             number used it.
         clip: ``"step"`` clamps the weights after each step; ``"forward"`` leaves them free and clamps them in the
             equation alone (the ablation of appendix C.3, as run).
+        sparsity: ``"linear"``, the penalty above; ``"squared"``, mean W^2 (1 - \|W\|)^2, which the authors' code
+            offers. No published number used it.
         device, dtype: as in ``torch.nn.Linear``.
 
     Example:
@@ -60,12 +62,14 @@ class NAU(Unit):
         *,
         init: str = "truncated",
         clip: str = "step",
+        sparsity: str = "linear",
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
         self.init = one_of("init", init, ("truncated", "glorot"))
         self.clip = one_of("clip", clip, ("step", "forward"))
+        self.sparsity = one_of("sparsity", sparsity, ("linear", "squared"))
         self.bounds = {"weight": (-1.0, 1.0)} if clip == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
@@ -84,11 +88,12 @@ class NAU(Unit):
         return {"weight": self.weight.clamp(-1, 1)}
 
     def penalty(self) -> Tensor:
-        return penalties.sparsity(self.weight)
+        shape = penalties.sparsity if self.sparsity == "linear" else penalties.sparsity_squared
+        return shape(self.weight)
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         w = weights["weight"]
         return [sum(w[o, i] * x for i, x in enumerate(inputs)) for o in range(self.out_features)]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}"
+        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}, sparsity={self.sparsity!r}"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from numerate.checks import number, one_of
+from numerate.checks import flag, number, one_of
 from numerate.units.base import SATURATED, Unit, snap
 from numerate.units.nmu import draw_nmu_
 
@@ -30,14 +30,17 @@ def disjunction(literal: Tensor, weight: Tensor) -> Tensor:
     return 1 - (1 - weight * literal).prod(-1)
 
 
-def nlrl(x: Tensor, weight: Tensor, negation: Tensor, output: Tensor, *, form: str, gate: str, eps: float) -> Tensor:
+def nlrl(
+    x: Tensor, weight: Tensor, negation: Tensor | None, output: Tensor, *, form: str, gate: str, eps: float
+) -> Tensor:
     r"""Literals, AND or OR of the chosen ones, output gate; ``negation`` and ``output`` are gate values in [0, 1].
 
-    x: (..., I); weight, negation: (O, I); output: (O,) -> (..., O). Primer, eqs. 26 to 29.
+    x: (..., I); weight, negation: (O, I); output: (O,) -> (..., O). Without ``negation`` the literals are the inputs.
+    Primer, eqs. 26 to 29.
     """
     form, gate = one_of("form", form, FORMS), one_of("gate", gate, GATES)
     x = x.unsqueeze(-2)
-    literal = (1 - negation) * x + negation * (1 - x)
+    literal = x if negation is None else (1 - negation) * x + negation * (1 - x)
     if form == "full":
         low, high = conjunction(literal, weight, eps), disjunction(literal, weight)
         if gate == "words":
@@ -69,6 +72,7 @@ class NLRL(Unit):
         form: ``"full"``, as above; ``"and"`` and ``"or"`` keep one of the two and negate it by De Morgan,
             :math:`y_o = (1 - g_o) z_o + g_o (1 - z_o)`.
         gate: ``"formula"`` follows eq. 29 as printed (g = 1 is OR), ``"words"`` the sentence above it (g = 1 is AND).
+        negate: False leaves out the negation gate, for a layer behind one that negates its outputs (Primer, 7.1).
         eps: ε, which keeps the logarithm finite at 0.
         device, dtype: as in ``torch.nn.Linear``.
     """
@@ -76,7 +80,7 @@ class NLRL(Unit):
     bounds = {"weight": (0.0, 1.0)}
     levels = {"weight": (0.0, 1.0), "negation": (0.0, 1.0), "output": (0.0, 1.0), "eps": (0.0,)}
     weight: nn.Parameter
-    negation: nn.Parameter
+    negation: nn.Parameter | None
     output: nn.Parameter
 
     def __init__(
@@ -86,6 +90,7 @@ class NLRL(Unit):
         *,
         form: Literal["full", "and", "or"] = "full",
         gate: Literal["formula", "words"] = "formula",
+        negate: bool = True,
         eps: float = 1e-7,
         device: Any = None,
         dtype: Any = None,
@@ -96,18 +101,21 @@ class NLRL(Unit):
             raise ValueError(f"gate={gate!r} chooses between AND and OR and needs form='full', got form={form!r}")
         self.eps = number("eps", eps, 0, above=True)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
-        self.negation = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        gates = torch.empty(out_features, in_features, device=device, dtype=dtype) if flag("negate", negate) else None
+        self.register_parameter("negation", None if gates is None else nn.Parameter(gates))
         self.output = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         radius = sqrt(6 / (self.in_features + self.out_features))
         draw_nmu_(self.weight, generator)
-        nn.init.uniform_(self.negation, -radius, radius, generator=generator)
+        if self.negation is not None:
+            nn.init.uniform_(self.negation, -radius, radius, generator=generator)
         nn.init.uniform_(self.output, -radius, radius, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        negation, output = self.negation.sigmoid(), self.output.sigmoid()
+        negation = None if self.negation is None else self.negation.sigmoid()
+        output = self.output.sigmoid()
         x = self.check_input(x)
         return nlrl(x, self.weight, negation, output, form=self.form, gate=self.gate, eps=self.eps)
 
@@ -115,16 +123,19 @@ class NLRL(Unit):
         return {"weight": self.weight}
 
     def coefficients(self) -> dict[str, Tensor]:
-        gates = {"negation": self.negation.sigmoid(), "output": self.output.sigmoid()}
-        return {**gates, "eps": torch.tensor(self.eps)}
+        gates = {} if self.negation is None else {"negation": self.negation.sigmoid()}
+        return {**gates, "output": self.output.sigmoid(), "eps": torch.tensor(self.eps)}
 
     def snapped_parameters(self) -> dict[str, Tensor]:
-        names = ("negation", "output")
+        names = ("output",) if self.negation is None else ("negation", "output")
         gates = {name: SATURATED * snap(getattr(self, name).sigmoid() * 2 - 1, (-1.0, 1.0)) for name in names}
         return {"weight": snap(self.weight, self.levels["weight"]), **gates}
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
-        a, n, g, eps = weights["weight"], weights["negation"], weights["output"], weights["eps"][0]
+        import sympy
+
+        a, g, eps = weights["weight"], weights["output"], weights["eps"][0]
+        n = weights.get("negation", sympy.zeros(self.out_features, self.in_features))
         results = []
         for o in range(self.out_features):
             literals = [(1 - n[o, i]) * x + n[o, i] * (1 - x) for i, x in enumerate(inputs)]
@@ -139,4 +150,5 @@ class NLRL(Unit):
         return results
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, form={self.form!r}, gate={self.gate!r}, eps={self.eps!r}"
+        options = f"form={self.form!r}, gate={self.gate!r}, negate={self.negation is not None!r}, eps={self.eps!r}"
+        return f"{super().extra_repr()}, {options}"

@@ -38,6 +38,8 @@ class NMU(Unit):
             U(1/2 - r, 1/2 + r), r = sqrt(3)/2. No published number used it.
         clip: ``"step"`` clamps the weights after each step; ``"forward"`` leaves them free and clamps them in the
             equation (the ablation of appendix C.3, as run).
+        sparsity: ``"linear"``, the penalty above; ``"squared"``, mean W^2 (1 - W)^2, which the authors' code offers. No
+            published number used it.
         device, dtype: as in ``torch.nn.Linear``.
 
     Example:
@@ -59,12 +61,14 @@ class NMU(Unit):
         *,
         init: str = "narrow",
         clip: str = "step",
+        sparsity: str = "linear",
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
         self.init = one_of("init", init, ("narrow", "paper"))
         self.clip = one_of("clip", clip, ("step", "forward"))
+        self.sparsity = one_of("sparsity", sparsity, ("linear", "squared"))
         self.bounds = {"weight": (0.0, 1.0)} if clip == "step" else {}
         self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.reset_parameters()
@@ -83,11 +87,12 @@ class NMU(Unit):
         return {"weight": self.weight if self.clip == "step" else self.weight.clamp(0, 1)}
 
     def penalty(self) -> Tensor:
-        return penalties.sparsity_nmu(self.weight)
+        shape = penalties.sparsity_nmu if self.sparsity == "linear" else penalties.sparsity_nmu_squared
+        return shape(self.weight)
 
     def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
         w = weights["weight"]
         return [prod(w[o, i] * x + 1 - w[o, i] for i, x in enumerate(inputs)) for o in range(self.out_features)]
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}"
+        return f"{super().extra_repr()}, init={self.init!r}, clip={self.clip!r}, sparsity={self.sparsity!r}"

@@ -29,6 +29,11 @@ def sparsity_squared(weight: Tensor) -> Tensor:
     return (weight**2 * (1 - weight.abs()) ** 2).mean()
 
 
+def sparsity_nmu_squared(weight: Tensor) -> Tensor:
+    r""":math:`\operatorname{mean} W^2 (1 - W)^2`, the squared shape for {0, 1} that no published number used."""
+    return (weight**2 * (1 - weight) ** 2).mean()
+
+
 def signs(weight: Tensor) -> Tensor:
     r""":math:`\operatorname{mean} |1 - |W||`: zero when every weight is in {-1, 1} (modified RealNPU)."""
     return (1 - weight.abs()).abs().mean()

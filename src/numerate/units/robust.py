@@ -15,6 +15,8 @@ from numerate.units.nau import draw_nau_
 from numerate.units.nmu import draw_nmu_, nmu
 from numerate.units.npu import EPS
 
+GATINGS = ("relevance", "scale")
+
 
 def stochastic_nmu(x: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
     r""":math:`\prod_i (W_{oi} x_i n_i + 1 - W_{oi}) / \prod_i (W_{oi} n_i + 1 - W_{oi})`.
@@ -31,14 +33,25 @@ def noise_scale(x: Tensor) -> Tensor:
     return torch.where(deviation > 0, 1 / deviation, 0.0)
 
 
-def nmru(x: Tensor, weight: Tensor, gate: Tensor | None = None, *, sign: bool = True, eps: float = 0.0) -> Tensor:
+def nmru(
+    x: Tensor,
+    weight: Tensor,
+    gate: Tensor | None = None,
+    *,
+    gating: str = "relevance",
+    sign: bool = True,
+    eps: float = 0.0,
+) -> Tensor:
     r"""Multiply chosen inputs and reciprocals: :math:`y_o = \prod_i (W_{oi} m_i + 1 - W_{oi}) \cos(\sum_i W_{oi} k_i)`.
 
     :math:`m = |\tilde x|`, :math:`k = π [\tilde x < 0]`, :math:`\tilde x = [x, 1/(x + ε)]`; with ``sign=False`` without
-    the cosine; with a gate :math:`m = \hat g |\tilde x| + 1 - \hat g`, :math:`k = \hat g π [\tilde x < 0]`.
+    the cosine. With a gate :math:`m = \hat g |\tilde x| + 1 - \hat g`, :math:`k = \hat g π [\tilde x < 0]`
+    (``"relevance"``) or :math:`m = \hat g |\tilde x|`, :math:`k = π [\hat g \tilde x < 0]` (``"scale"``).
     x: (..., I), weight: (O, 2I), gate: (2I,) -> (..., O)
     """
     x = torch.cat((x, 1 / (x + eps)), -1)
+    if gate is not None and one_of("gating", gating, GATINGS) == "scale":
+        x, gate = x * gate.clamp(0, 1), None
     size, angle = x.abs(), pi * (x < 0).to(x.dtype)
     if gate is not None:
         gate = gate.clamp(0, 1)
@@ -128,8 +141,9 @@ class NMRU(Unit):
         in_features: number of inputs I.
         out_features: number of outputs O.
         sign: False leaves out the cosine.
-        gate: True adds RealNPU's relevance gate, ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1]:
-            :math:`m = g |\tilde x| + 1 - g`, :math:`k = g π [\tilde x < 0]`.
+        gate: adds ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1]. True or ``"relevance"``: RealNPU's,
+            :math:`m = g |\tilde x| + 1 - g`, :math:`k = g π [\tilde x < 0]`. ``"scale"``: as in the layer that the
+            authors released, :math:`m = g |\tilde x|`, :math:`k = π [g \tilde x < 0]`.
         eps: ε in training, 2^-23.
         eval_eps: ε in evaluation, 0: a zero input gives NaN unless its reciprocal is chosen.
         device, dtype: as in ``torch.nn.Linear``.
@@ -147,7 +161,7 @@ class NMRU(Unit):
         out_features: int,
         *,
         sign: bool = True,
-        gate: bool = False,
+        gate: bool | Literal["relevance", "scale"] = False,
         eps: float = EPS,
         eval_eps: float = 0.0,
         device: Any = None,
@@ -156,7 +170,9 @@ class NMRU(Unit):
         super().__init__(in_features, out_features)
         self.sign, self.eps, self.eval_eps = flag("sign", sign), number("eps", eps, 0), number("eval_eps", eval_eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features, device=device, dtype=dtype))
-        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if flag("gate", gate) else None
+        self.gating = one_of("gate", gate, GATINGS) if isinstance(gate, str) else "relevance"
+        gated = isinstance(gate, str) or flag("gate", gate)
+        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if gated else None
         self.register_parameter("gate", gates)
         self.reset_parameters()
 
@@ -167,7 +183,7 @@ class NMRU(Unit):
 
     def forward(self, x: Tensor) -> Tensor:
         eps = self.eps if self.training else self.eval_eps
-        return nmru(self.check_input(x), self.weight, self.gate, sign=self.sign, eps=eps)
+        return nmru(self.check_input(x), self.weight, self.gate, gating=self.gating, sign=self.sign, eps=eps)
 
     def effective_weights(self) -> dict[str, Tensor]:
         return {"weight": self.weight}
@@ -184,6 +200,8 @@ class NMRU(Unit):
 
         inputs = [*inputs, *(1 / (x + weights["eps"][0]) for x in inputs)]
         gate = weights.get("gate", sympy.ones(1, len(inputs)))
+        if self.gating == "scale":
+            inputs, gate = [g * x for g, x in zip(gate, inputs)], sympy.ones(1, len(inputs))
         results = []
         for o in range(self.out_features):
             factors, angle = [], sympy.Integer(0)
@@ -197,7 +215,8 @@ class NMRU(Unit):
         return results
 
     def extra_repr(self) -> str:
-        options = f"sign={self.sign!r}, gate={self.gate is not None!r}, eps={self.eps!r}, eval_eps={self.eval_eps!r}"
+        gate = self.gating if self.gate is not None else False
+        options = f"sign={self.sign!r}, gate={gate!r}, eps={self.eps!r}, eval_eps={self.eval_eps!r}"
         return f"{super().extra_repr()}, {options}"
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nalu2018.models import RECURRENT, OwnCell, repeated
 from numerate.experiments.nalu2018.scores import FUNCTIONS, RATES, RAW, RELATIVE, best_scores, claim, compare
@@ -10,6 +12,8 @@ from numerate.experiments.pages import comparison_page
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.report import Claim, Comparison, Metric
+from numerate.results import Row
+from numerate.streams import Domain, uniform
 from numerate.tasks import RecurrentArithmetic
 from numerate.train import Adam, Training
 
@@ -42,6 +46,26 @@ def trainings(options: Options) -> list[Training]:
     ]
 
 
+def training_loss(training: Training, row: Row) -> float:
+    """Squared error of a run's best weights on the batch of the step at which they were reached."""
+    model = training.build(row.seed).eval()
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
+    step, draws = int(row.scores["best_step"]), training.task.draws
+    numbers = uniform(row.seed, Domain.TRAIN, step, training.batch * draws).view(training.batch, draws)
+    x, y = training.task.examples(numbers, training.task.constants(row.seed, "train"))
+    with torch.no_grad():
+        return float(((model(x) - y) ** 2).mean())
+
+
+def with_training_loss(rows: Sequence[Row], options: Options) -> list[Row]:
+    """The same runs, those of this size with the score ``train``."""
+    known = {key: training for training in trainings(options) for key in training.run_keys()}
+    return [
+        replace(row, scores={**row.scores, "train": training_loss(known[row.key], row)}) if row.key in known else row
+        for row in rows
+    ]
+
+
 def claims(compared: Comparison) -> list[Claim]:
     interpolated = best_scores(compared, "interpolation", RECURRENT)
     division = best_scores(compared, "extrapolation", RECURRENT, ["div"])
@@ -66,13 +90,14 @@ def claims(compared: Comparison) -> list[Claim]:
 
 
 def experiment(table: str, title: str, metrics: Sequence[Metric]) -> Experiment:
+    training = table == "8"  # which prints the loss in training, too
     return Experiment(
         id=f"nalu2018/table{table}",
         title=f"Table {table}: {title}",
         trainings=trainings,
         show=comparison_page(
             lambda rows, options: compare(
-                rows,
+                with_training_loss(rows, options) if training else rows,
                 table=table,
                 reference=REFERENCE,
                 order=list(RECURRENT),
@@ -80,6 +105,7 @@ def experiment(table: str, title: str, metrics: Sequence[Metric]) -> Experiment:
                 title=f"NALU 2018, Table {table}",
                 other_setting=options.size == "smoke",
                 tied=TIED,
+                training=training,
             ),
             claims,
         ),

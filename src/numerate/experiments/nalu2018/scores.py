@@ -1,7 +1,7 @@
 """Errors on the interpolation and the extrapolation set, raw and relative to an untrained model."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,8 @@ from numerate.stats import Estimate, median
 SPLITS = {"interpolation": ("Interpolation", "best_validation", "validation"),
           "extrapolation": ("Extrapolation", "best_test", "test")}  # fmt: skip
 """Set -> its title, the score of a run on it, the curve of that score."""
+TRAINING = {"train": ("Training", "train", "")}
+"""The loss of the last batch, for tables that print it; untrained models have none."""
 FUNCTIONS = {
     "a": "a", "add": "a + b", "sub": "a − b", "mul": "a · b", "div": "a / b", "square": "a²", "sqrt": "√a"
 }  # fmt: skip
@@ -58,30 +60,31 @@ RATES = 0.01, 0.001
 """Learning rates; those of appendix D, the only ones in the paper."""
 
 
-def by_split(rows: Iterable[Row], reference: str) -> Iterator[Row]:
+def by_split(rows: Iterable[Row], reference: str, splits: Iterable[str] = SPLITS) -> Iterator[Row]:
     """Each run once for each set; the untrained runs of the reference model are those of the model called Random."""
     for row in rows:
-        for split in SPLITS:
+        for split in (split for split in splits if split in SPLITS or split in row.scores):
             labels = {**row.labels, "split": split}
             yield replace(row, labels=labels)
-            if row.labels["unit"] == reference:
+            if row.labels["unit"] == reference and split in SPLITS:
                 yield replace(row, labels={**labels, "unit": RANDOM})
 
 
 def error(row: Row) -> float:
     """The error of a run on the set its label names; of a Random one before the first step."""
-    _, score, curve = SPLITS[row.labels["split"]]
+    _, score, curve = (SPLITS | TRAINING)[row.labels["split"]]
     value = float(row.curves[curve][0]) if row.labels["unit"] == RANDOM else row.scores[score]
     return math.inf if math.isnan(value) else value
 
 
 def baselines(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
-    """(set, function) -> median error of the untrained runs."""
+    """(set, function) -> median error of the untrained runs; batches are like the interpolation set."""
     errors: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.labels["unit"] == RANDOM:
             errors.setdefault((row.labels["split"], row.labels["function"]), []).append(error(row))
-    return {place: float(np.median(values)) for place, values in errors.items()}
+    medians = {place: float(np.median(values)) for place, values in errors.items()}
+    return medians | {("train", f): value for (split, f), value in medians.items() if split == "interpolation"}
 
 
 def measure(random: Mapping[tuple[str, str], float], tied: float) -> Callable[[Sequence[Row]], Measured]:
@@ -114,28 +117,31 @@ def compare(
     title: str,
     tied: float = PRINTED,
     other_setting: bool = False,
+    training: bool = False,
 ) -> Comparison:
     """Sets as panels, functions across; the order of the models is what is compared.
 
-    A function of which the reference has no run yet is left out: there is nothing to be relative to.
+    A function of which the reference has no run yet is left out: there is nothing to be relative to. ``training``:
+    the loss in training, a score named ``train``, is a set of its own.
     """
-    labelled = list(by_split(rows, reference))
+    splits = TRAINING | SPLITS if training else SPLITS
+    labelled = list(by_split(rows, reference, splits))
     random = baselines(labelled)
     measurable = [row for row in labelled if (row.labels["split"], row.labels["function"]) in random]
     shown = [row for row in measurable if metrics is RAW or row.labels["unit"] != RANDOM]
     return comparison(
         shown,
-        printed(table),
+        printed(table, splits),
         title=title,
         layout=Layout(
             panel="split",
             x="function",
-            panels=list(SPLITS),
+            panels=list(splits),
             order=[RANDOM, *order],
             xs=list(FUNCTIONS.values()),
             match=lambda cell: (_split(cell), NAMES.get(cell.model, cell.model), FUNCTIONS[cell.op]),
             x_title="Function",
-            panel_titles={split: words[0] for split, words in SPLITS.items()},
+            panel_titles={split: words[0] for split, words in splits.items()},
         ),
         test=PublishedTest(None if other_setting else "series", beside=[RANDOM]),
         measure=measure(random, tied),
@@ -143,9 +149,9 @@ def compare(
     )
 
 
-def printed(table: str) -> list[Published]:
+def printed(table: str, splits: Collection[str] = SPLITS) -> list[Published]:
     """The numbers of a table, once for each of our two measures."""
-    cells = [cell for cell in published.cells(paper="nalu2018", table=table) if _split(cell) in SPLITS]
+    cells = [cell for cell in published.cells(paper="nalu2018", table=table) if _split(cell) in splits]
     return [*cells, *(replace(cell, metric=f"{cell.metric}_best") for cell in cells)]
 
 

@@ -74,11 +74,13 @@ def experiment(figure: str) -> Experiment:
         title=f"Figure {figure}: strength of the sparsity penalty, {unit} on {sign}",
         trainings=lambda options: trainings(figure, options),
         show=comparison_page(
-            lambda rows, options: compare(figure, rows, options), lambda compared: claims(figure, compared)
+            lambda rows, options: compare(figure, rows, options),
+            lambda compared: claims(figure, compared),
+            judged=("paper",) if unit == "NMU" else ("quick", "paper"),
         ),
         about=about("nau2020", "strength").format(unit=unit),
-        reasons=reasons("nau2020", "strength", "arithmetic"),
-        quick_reasons=reasons("nau2020", "strength-quick"),
+        reasons=reasons("nau2020", "strength", f"strength-{operation}", "arithmetic"),
+        quick_reasons=reasons("nau2020", "strength-quick") if unit == "NMU" else (),
     )
 
 

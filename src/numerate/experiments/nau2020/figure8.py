@@ -13,8 +13,8 @@ from numerate.results import Row
 from numerate.tasks import Arithmetic
 from numerate.train import Training
 
-MODELS = ("NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "NMU")
-QUICK_MODELS = ("NAC•,σ", "NAC•", "NMU")
+MODELS = ("NAC•,NMU", "NAC•,σ", "NAC•", "Gated NAU/NMU", "NALU", "NMU")
+QUICK_MODELS = ("NAC•,σ", "NAC•", "Gated NAU/NMU", "NMU")
 TITLES = {"inputs": "Input size", "subset_ratio": "Subset ratio", "overlap_ratio": "Overlap ratio"}
 VALUES: dict[str, dict[str, tuple[float, ...]]] = {
     "smoke": {"inputs": (20,), "subset_ratio": (0.1,), "overlap_ratio": (0.0,)},

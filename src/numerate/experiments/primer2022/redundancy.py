@@ -16,7 +16,8 @@ from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Penalty, Training
 from numerate.units import NAU, After, Ramp, penalty
 
-STEPS = {"smoke": 1000, "quick": 100_000, "paper": 100_000}
+STEPS = {"iNALU": 50_000, "NAU": 100_000}
+SMOKE_STEPS = 1000
 SEEDS = {"smoke": 2, "quick": 10, "paper": 25}
 NARROW = ((-1.2, -1.1), (1.1, 1.2))
 SMALL = ((-0.2, -0.1), *NARROW, (0.1, 0.2))
@@ -25,15 +26,15 @@ FIGURES = {"18": ("iNALU", "add", 10), "19": ("NAU", "add", 10), "20": ("NAU", "
 
 
 def recipe_for(unit: str, steps: int) -> Recipe:
-    """NAU's penalty from half to three quarters of the run (50,000 to 75,000 of 100,000); iNALU's after a tenth."""
+    """NAU's penalty from half to three quarters of the run (50,000 to 75,000 of 100,000); iNALU's after 10,000."""
     if unit == "NAU":
         return Recipe(NAU, penalties=(Penalty(penalty, Ramp(0.01, steps // 2, steps * 3 // 4)),))
-    return replace(INALU_RECIPE, penalties=(Penalty(penalty, After(0.05, steps // 10), below=1.0),))
+    return replace(INALU_RECIPE, penalties=(Penalty(penalty, After(0.05, steps // 5), below=1.0),))
 
 
 def trainings(figure: str, options: Options) -> list[Training]:
     unit, operation, inputs = FIGURES[figure]
-    steps = STEPS[options.size]
+    steps = SMOKE_STEPS if options.size == "smoke" else STEPS[unit]
     ranges = options.training_ranges(PRIMER_RANGES, smoke=((1.0, 2.0),))
     return [
         recipe.training(
@@ -91,7 +92,7 @@ def experiment(figure: str) -> Experiment:
             lambda rows, options: compare(figure, rows, options), lambda compared: claims(figure, compared)
         ),
         about=about("primer2022", "redundancy").format(unit=unit, inputs=inputs),
-        reasons=reasons("primer2022", "redundancy"),
+        reasons=reasons("primer2022", "redundancy", f"redundancy-{unit}"),
         units=(unit,),
         ranges=tuple(PRIMER_RANGES),
     )

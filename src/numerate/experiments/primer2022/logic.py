@@ -1,0 +1,172 @@
+"""NLRL: truth functions and arithmetic on [0, 1] by two layers, over hidden units, forms and negation gates."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.models import two_layers
+from numerate.experiments.pages import comparison_page
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import Claim, Comparison, Layout, comparison
+from numerate.report.metrics import SOLVED_AT, SUCCESS
+from numerate.report.text import counted, percent
+from numerate.results import Row
+from numerate.stats import boschloo
+from numerate.tasks import Logic
+from numerate.tasks.logic import RULES
+from numerate.train import Adam, Training
+from numerate.units import NLRL
+
+MODELS = FULL, AND, SINGLE = "NLRL", "NLRL, AND only", "NLRL, AND only, one negation"
+HIDDEN = {"smoke": (2,), "quick": (1, 2, 4, 8, 16), "paper": (1, 2, 4, 6, 8, 10, 12, 14, 16)}
+STEPS = {"smoke": 500, "quick": 5_000, "paper": 20_000}
+SATURATED = 8.0
+"""Hidden units from which on more are said not to help."""
+TITLES = {
+    "and": "x₁ and x₂", "or": "x₁ or x₂", "not": "not x₁", "xor": "x₁ xor x₂",
+    "mul": "x₁ · x₂", "mean": "(x₁ + x₂) / 2", "identity": "x₁", "constant": "1",
+}  # fmt: skip
+
+
+def recipes(hidden: int) -> dict[str, Recipe]:
+    """AND alone negates its outputs; then the layer behind needs no negation gate of its own."""
+    forms = {
+        FULL: (NLRL, NLRL),
+        AND: (partial(NLRL, form="and"), partial(NLRL, form="and")),
+        SINGLE: (partial(NLRL, form="and"), partial(NLRL, form="and", negate=False)),
+    }
+    return {
+        name: Recipe(partial(two_layers, first=first, second=second, hidden=hidden), Adam(1e-2))
+        for name, (first, second) in forms.items()
+    }
+
+
+def placed(recipe: Recipe, hidden: int) -> Recipe:
+    """A unit of the user's own in both layers, as ours are."""
+    model = partial(two_layers, first=recipe.model, second=recipe.model, hidden=hidden)
+    return Recipe(model, recipe.optimiser, recipe.penalties, recipe.restart)
+
+
+def trainings(options: Options) -> list[Training]:
+    steps = STEPS[options.size]
+    return [
+        recipe.training(
+            task=Logic(rule),
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
+            steps=steps,
+            evaluate_every=steps // 50,
+            evaluation_size=500,
+            labels={"unit": name, "rule": rule, "hidden": hidden},
+        )
+        for hidden in HIDDEN[options.size]
+        for name, recipe in choose_recipes(
+            options.units, recipes(hidden), placed=partial(placed, hidden=hidden)
+        ).items()
+        for rule in RULES
+    ]
+
+
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
+    layout = Layout(
+        panel="rule",
+        x="hidden",
+        panels=list(RULES),
+        panel_titles=TITLES,
+        order=MODELS,
+        x_title="Hidden units",
+        joined=True,
+    )
+    return comparison(rows, title="Primer 2022: logic with the NLRL", layout=layout, metrics=(SUCCESS, SOLVED_AT))
+
+
+def claims(work_rows: Sequence[Row], compared: Comparison) -> list[Claim]:
+    """Sentences of 7.1."""
+
+    def counts(name: str, hidden: Sequence[float] | None = None) -> tuple[int, int]:
+        cells = [c.measured for c in compared.cells if c.series == name and (hidden is None or c.x in hidden)]
+        return sum(m.solved or 0 for m in cells), sum(m.n for m in cells)
+
+    sizes = [float(x) for x in compared.xs]
+    if not {1.0, SATURATED, 16.0} <= set(sizes) or not set(MODELS) <= set(compared.series):
+        return []
+    by_size = {x: counts(FULL, [x]) for x in sizes}
+    rates = ", ".join(f"{x:g}: {k} of {n}" for x, (k, n) in by_size.items())
+    enough = next(x for x in sizes if x == 16 or boschloo(by_size[x], by_size[16.0]) >= 0.05)
+    full, only, single = counts(FULL), counts(AND), counts(SINGLE)
+    gates = f"solved: {AND} {only[0]} of {only[1]}, {SINGLE} {single[0]} of {single[1]}"
+    differ = boschloo(only, single) < 0.05
+    places = _both_solved(compared, FULL, AND)
+    faster = sum(a < b for a, b in places)
+    seconds = {name: _seconds(work_rows, name) for name in (FULL, AND)}
+    return [
+        Claim(
+            "Increasing the units improves performance until a saturation point is reached.",
+            f"solved runs of the full NLRL by hidden units: {rates}.",
+            1 < enough < 16,
+        ),
+        Claim(
+            "The saturation point is found to be 8.",
+            f"from {enough:g} hidden units on there is no difference to 16 (Boschloo, 5 %).",
+            enough == SATURATED,
+        ),
+        Claim(
+            "If stacking is required, it is suggested to remove cases with consecutive negation gating layers.",
+            f"{gates}; {'a' if differ else 'no'} difference (Boschloo, 5 %).",
+            None if not differ else single[0] / single[1] > only[0] / only[1],
+        ),
+        Claim(
+            "Using a module with both AND and OR results in faster convergence (less iterations), compared to using a "
+            "module only using AND operations.",
+            f"of {counted(len(places), 'place')} that both solve, the full form is solved earlier in {faster}; it "
+            f"solves {percent(full[0] / full[1])} of its runs, AND alone {percent(only[0] / only[1])}.",
+            _majority(faster, len(places)),
+        ),
+        Claim(
+            "It has a longer computation time to train each iteration.",
+            f"seconds for a run: {seconds[FULL]:.3g} with both, {seconds[AND]:.3g} with AND alone, in our loops, where "
+            "OR is a product and not a Kronecker product.",
+            None if not min(seconds.values()) or 0.8 < seconds[FULL] / seconds[AND] < 1.25 else
+            seconds[FULL] > seconds[AND],
+        ),
+    ]  # fmt: skip
+
+
+def _both_solved(compared: Comparison, first: str, second: str) -> list[tuple[float, float]]:
+    """Mean solved-at of both series, wherever both have solved runs."""
+    at = {(c.series, c.panel, c.x): c.measured.ours[SOLVED_AT.name].value for c in compared.cells}
+    pairs = [(value, at.get((second, panel, x))) for (series, panel, x), value in at.items() if series == first]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _majority(count: int, of: int) -> bool | None:
+    """True or False where a sign test at 5 % says so."""
+    if not of or abs(2 * count - of) < 1.96 * of**0.5:
+        return None
+    return 2 * count > of
+
+
+def _seconds(rows: Sequence[Row], name: str) -> float:
+    seconds = [row.provenance.seconds for row in rows if row.labels["unit"] == name]
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
+def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    """A comparison whose claims also look at how long runs took."""
+    return comparison_page(compare, lambda compared: claims(rows, compared))(work, rows, folder)
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="primer2022/logic",
+        title="NLRL: AND, OR, NOT, XOR, ×, a mean, identity and a constant, 1 to 16 hidden units, three forms",
+        trainings=trainings,
+        show=show,
+        about=about("primer2022", "logic"),
+        reasons=reasons("primer2022", "logic"),
+        units=MODELS,
+        own="each of two layers, as NLRL is",
+    )
+]

@@ -1,0 +1,169 @@
+"""NSR along a list: its minimum, and how often a number comes up; longer lists and larger numbers than in training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.pages import comparison_page
+from numerate.experiments.primer2022.deciding import ACCURACY, ROUNDED, Fold, Tally, accuracies, retested
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
+from numerate.report.text import percent
+from numerate.results import Row
+from numerate.tasks import Count, Minimum
+from numerate.train import Adam, Penalty, Training
+from numerate.units import Ramp, penalty
+
+STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
+PATHS = (1, 10)
+LENGTHS = {"smoke": (5, 20), "quick": (5, 20, 100, 500), "paper": (5, 20, 100, 500, 1000)}
+SIZES = (10, 100, 1000)
+"""Numbers in the test are below these."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the two experiments differ in: the model, the task and their titles."""
+
+    model: Callable[..., Any]
+    task: type[Minimum] | type[Count]
+    title: str
+    own: str
+
+
+KINDS = {
+    "minimum": Kind(Fold, Minimum, "the minimum of a list", "the cell, on a number and what it gave before"),
+    "count": Kind(
+        Tally,
+        Count,
+        "how often a number comes up in a list",
+        "the cell, on a number, the one that is counted and what it gave before",
+    ),
+}
+
+
+def named(paths: int) -> str:
+    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
+
+
+def recipes(name: str, steps: int) -> dict[str, Recipe]:
+    """The NAUs' sparsity penalty comes in the second half."""
+    sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
+    return {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
+
+
+def trainings(name: str, options: Options) -> list[Training]:
+    steps = STEPS[options.size]
+
+    def place(own: Recipe) -> Recipe:
+        return replace(own, model=partial(KINDS[name].model, unit=own.model))
+
+    return [
+        recipe.training(
+            task=KINDS[name].task(test_length=5),  # longer lists are tested afterwards
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
+            steps=steps,
+            evaluate_every=steps // 20,
+            evaluation_size=500,
+            labels={"unit": unit, "task": name},
+        )
+        for unit, recipe in choose_recipes(options.units, recipes(name, steps), placed=place).items()
+    ]
+
+
+def judged(name: str, work: Work, rows: Sequence[Row]) -> list[Row]:
+    """The runs on every length and size of numbers."""
+    found: list[Row] = []
+    for size in SIZES:
+        tasks = {n: KINDS[name].task(test_length=n, test_size=size) for n in LENGTHS[work.options.size]}
+        labelled = [row.relabelled(row.experiment, {**row.labels, "numbers": f"below {size:,}"}) for row in rows]
+        found += retested(work, labelled, "length", tasks)
+    return found
+
+
+def compare(name: str, rows: Sequence[Row]) -> Comparison:
+    return comparison(
+        rows,
+        title=f"Primer 2022: {KINDS[name].title}",
+        layout=Layout(
+            panel="numbers",
+            x="length",
+            panels=[f"below {size:,}" for size in SIZES],
+            panel_titles={f"below {size:,}": f"Numbers below {size:,}" for size in SIZES},
+            order=list(map(named, PATHS)),
+            x_title="Length of the list (training: 5)",
+            joined=True,
+        ),
+        measure=accuracies,
+        metrics=(SUCCESS, ACCURACY, ROUNDED),
+    )
+
+
+def claims(name: str, compared: Comparison) -> list[Claim]:
+    """Sentences of 7.2, and ours on rounding."""
+    if not compared.cells or len(compared.xs) < 4:
+        return []
+    best = max(compared.series, key=lambda s: sum(c.measured.solved or 0 for c in compared.cells if c.series == s))
+    cells = [cell for cell in compared.cells if cell.series == best]
+    accuracy = {(c.panel, c.x): c.measured.ours[ACCURACY.name].value or 0.0 for c in cells}
+    rounded = {(c.panel, c.x): c.measured.ours[ROUNDED.name].value or 0.0 for c in cells}
+    first, last = compared.xs[0], compared.xs[-1]
+    return [
+        (_minimum if name == "minimum" else _count)(best, accuracy, first, last),
+        Claim(
+            "(Ours) Rounded decisions and weights are right at every length.",
+            f"median accuracy of {best}, rounded, at length {last:g}: {_listed(rounded, last)}; as trained: "
+            f"{_listed(accuracy, last)}.",
+            min(rounded.values()) >= 0.99,
+        ),
+    ]
+
+
+def _minimum(best: str, accuracy: Mapping[tuple[str, float], float], first: float, last: float) -> Claim:
+    return Claim(
+        "The minimum task performs perfectly on all extrapolation settings.",
+        f"median accuracy of {best} at length {first:g}: {_listed(accuracy, first)}; at length {last:g}: "
+        f"{_listed(accuracy, last)}.",
+        min(accuracy.values()) >= 0.99,
+    )
+
+
+def _count(best: str, accuracy: Mapping[tuple[str, float], float], first: float, last: float) -> Claim:
+    falls = [accuracy[panel, first] - accuracy[panel, last] for panel, x in accuracy if x == last]
+    return Claim(
+        "The counting task's performance reduces as sequence length increases.",
+        f"median accuracy of {best} at length {first:g}: {_listed(accuracy, first)}; at length {last:g}: "
+        f"{_listed(accuracy, last)}.",
+        None if max(accuracy.values()) < 0.5 else min(falls) > 0.01,
+    )
+
+
+def _listed(values: Mapping[tuple[str, float], float], at: float) -> str:
+    return ", ".join(f"{percent(value)} ({panel})" for (panel, x), value in values.items() if x == at)
+
+
+def experiment(name: str) -> Experiment:
+    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+        page = comparison_page(
+            lambda _, options: compare(name, judged(name, work, rows)), lambda compared: claims(name, compared)
+        )
+        return page(work, rows, folder)
+
+    return Experiment(
+        id=f"primer2022/{name}",
+        title=f"NSR and NAU along a list: {KINDS[name].title}",
+        trainings=lambda options: trainings(name, options),
+        show=show,
+        about=about("primer2022", name),
+        reasons=reasons("primer2022", "nsr", "sequences"),
+        units=list(map(named, PATHS)),
+        own=KINDS[name].own,
+    )
+
+
+EXPERIMENTS = [experiment(name) for name in KINDS]

@@ -1,0 +1,191 @@
+"""NSR and NAU as a node of a message-passing network: one round of Bellman–Ford learnt, whole graphs tested."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.pages import comparison_page
+from numerate.experiments.primer2022.deciding import ACCURACY, RIGHT, ROUNDED, Relax, accuracies, kept_rounded
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.remarks import about, reasons
+from numerate.experiments.unit_choice import choose_recipes
+from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
+from numerate.report.text import percent
+from numerate.results import Row
+from numerate.streams import Domain, uniform
+from numerate.tasks import Relaxation
+from numerate.tasks.task import TEST_SEED
+from numerate.train import Adam, Penalty, Training
+from numerate.units import Ramp, penalty
+
+STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
+NODES = {"smoke": (5,), "quick": (5, 10, 20), "paper": (5, 10, 20, 40)}
+GRAPHS = {"smoke": 2, "quick": 10, "paper": 50}
+WEIGHTS = (10, 100)
+"""Largest weight of an edge in the test; in training it is 10."""
+PATHS = (1, 10)
+
+
+def named(paths: int) -> str:
+    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
+
+
+def recipes(steps: int) -> dict[str, Recipe]:
+    """The NAUs' sparsity penalty comes in the second half."""
+    sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
+    return {named(p): Recipe(partial(Relax, paths=p), Adam(1e-2), sparse) for p in PATHS}
+
+
+def placed(own: Recipe) -> Recipe:
+    """A unit of the user's own that folds the messages."""
+    return replace(own, model=partial(Relax, unit=own.model))
+
+
+def trainings(options: Options) -> list[Training]:
+    steps = STEPS[options.size]
+    return [
+        recipe.training(
+            task=Relaxation(test_neighbours=4),  # whole graphs are tested afterwards
+            seeds=options.seed_range(smoke=2, quick=10, paper=50),
+            steps=steps,
+            evaluate_every=steps // 20,
+            evaluation_size=500,
+            labels={"unit": name, "task": "Bellman–Ford"},
+        )
+        for name, recipe in choose_recipes(options.units, recipes(steps), placed=placed).items()
+    ]
+
+
+def graphs(count: int, nodes: int, most: int) -> Tensor:
+    """Symmetric weights from 1 to ``most`` of complete graphs, (count, nodes, nodes); 0 from a node to itself."""
+    drawn = uniform(TEST_SEED, Domain.TEST, nodes * 1000 + most, count * nodes * nodes).view(count, nodes, nodes)
+    upper = torch.triu(torch.floor(drawn * most) + 1, diagonal=1)
+    return upper + upper.mT
+
+
+def start(weights: Tensor) -> Tensor:
+    """Distances before the first round: 0 at the source, three times the largest weight elsewhere; (count, nodes)."""
+    count, nodes, _ = weights.shape
+    far = 3 * weights.flatten(1).amax(-1, keepdim=True).expand(count, nodes).clone()
+    far[:, 0] = 0
+    return far
+
+
+def bellman_ford(weights: Tensor) -> Tensor:
+    """Shortest distances from node 0; (count, nodes, nodes) -> (count, nodes)."""
+    distance = start(weights)
+    for _ in range(weights.shape[-1] - 1):
+        distance = torch.minimum(distance, (distance.unsqueeze(-2) + weights).amin(-1))
+    return distance
+
+
+@torch.no_grad()
+def imitated(model: nn.Module, weights: Tensor) -> Tensor:
+    """The same with a model in place of every round at every node: x = d, then pairs (d of a neighbour, weight)."""
+    distance = start(weights)
+    nodes = weights.shape[-1]
+    others = torch.tensor([[u for u in range(nodes) if u != v] for v in range(nodes)])  # (nodes, nodes - 1)
+    edges = weights.gather(-1, others.expand(len(weights), nodes, nodes - 1))
+    for _ in range(nodes - 1):
+        pairs = torch.stack([distance[:, others], edges], -1).flatten(-2)
+        distance = model(torch.cat((distance.unsqueeze(-1), pairs), -1)).squeeze(-1)
+    return distance
+
+
+def judged(work: Work, rows: Sequence[Row]) -> list[Row]:
+    """The runs on every size of graph and weight of edges, by their share of wrong distances."""
+    trained = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
+    models = [(row, kept_rounded(trained[row.key], row)) for row in rows if row.key in trained]
+    found = []
+    for most in WEIGHTS:
+        for nodes in NODES[work.options.size]:
+            weights = graphs(GRAPHS[work.options.size], nodes, most)
+            right = bellman_ford(weights)
+            for row, pair in models:
+                wrong = [
+                    float(((imitated(model, weights) - right).abs() >= 0.5)[:, 1:].float().mean()) for model in pair
+                ]
+                scores = {**row.scores, "best_test": wrong[0], "snapped_test": wrong[1], "threshold": 1 - RIGHT + 1e-9}
+                labels = {**row.labels, "weights": f"to {most}", "nodes": nodes}
+                found.append(replace(row, labels=labels, scores=scores))
+    return found
+
+
+def compare(rows: Sequence[Row]) -> Comparison:
+    return comparison(
+        rows,
+        title="Primer 2022: shortest paths with NSR and NAU",
+        layout=Layout(
+            panel="weights",
+            x="nodes",
+            panels=[f"to {most}" for most in WEIGHTS],
+            panel_titles={f"to {most}": f"Weights of edges from 1 to {most}" for most in WEIGHTS},
+            order=list(map(named, PATHS)),
+            x_title="Nodes of the graph (training: 4 neighbours)",
+            joined=True,
+        ),
+        measure=accuracies,
+        metrics=(SUCCESS, ACCURACY, ROUNDED),
+    )
+
+
+def claims(rows: Sequence[Row], compared: Comparison) -> list[Claim]:
+    """Sentences of 7.2, and ours on rounding, by the run with the smallest validation error."""
+    if len(compared.xs) < 2:
+        return []
+    best = min(rows, key=lambda row: row.scores["best_validation"])
+    mine = {(row.labels["weights"], row.labels["nodes"]): row.scores for row in rows if row.key == best.key}
+    accuracy = {place: 1 - scores["best_test"] for place, scores in mine.items()}
+    rounded = {place: 1 - scores["snapped_test"] for place, scores in mine.items()}
+    light, heavy = (f"to {most}" for most in WEIGHTS)
+    smallest, *larger = sorted({nodes for _, nodes in mine})
+    gains = [accuracy[heavy, nodes] - accuracy[light, nodes] for nodes in larger]
+    shares = [f"{c.series} {c.measured.solved or 0} of {c.measured.n}" for c in compared.of(light) if c.x == smallest]
+
+    def listed(values: dict[tuple[str, int], float], panel: str) -> str:
+        texts = [f"{percent(value)} with {nodes} nodes" for (at, nodes), value in values.items() if at == panel]
+        return f"weights {panel}: {', '.join(texts)}"
+
+    both = f"accuracy of the best run, {listed(accuracy, light)}; {listed(accuracy, heavy)}"
+    return [
+        Claim(
+            "The recurrent NSR can learn to aggregate numbers to a minimum.",
+            f"runs that are right on graphs of {smallest} nodes: {', '.join(shares)}; {both}.",
+            accuracy[light, smallest] >= RIGHT,
+        ),
+        Claim(
+            "When extrapolating to larger graphs, performance improved with larger edge weights.",
+            f"{both}.",
+            None if max(map(abs, gains)) < 0.02 else all(gain > 0 for gain in gains),
+        ),
+        Claim(
+            "(Ours) Rounded decisions and weights are the algorithm itself.",
+            f"accuracy of the best run, rounded, {listed(rounded, light)}; {listed(rounded, heavy)}.",
+            min(rounded.values()) >= RIGHT,
+        ),
+    ]
+
+
+def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    retested = judged(work, rows)
+    page = comparison_page(lambda _, options: compare(retested), lambda compared: claims(retested, compared))
+    return page(work, rows, folder)
+
+
+EXPERIMENTS = [
+    Experiment(
+        id="primer2022/shortest-path",
+        title="NSR and NAU as a message-passing network: Bellman–Ford, larger graphs, heavier edges",
+        trainings=trainings,
+        show=show,
+        about=about("primer2022", "shortest-path"),
+        reasons=reasons("primer2022", "nsr", "shortest-path"),
+        units=list(map(named, PATHS)),
+        own="the cell that folds messages, on a message and what it gave before",
+    )
+]
