@@ -16,10 +16,11 @@ from torch import Tensor
 from numerate.devices import kind_of
 from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Key, Provenance, Row, Store, canonical
+from numerate.results import Key, Provenance, Row, canonical
 from numerate.results.outcome import judge, read_off
 from numerate.train import preflight, stack
 from numerate.train.backends import check, choose, evaluator, first_sentence
+from numerate.train.sink import RunSink
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
@@ -49,6 +50,15 @@ class Progress:
     seconds: float
     label: str
     backend: str
+    workers: int | None = None
+    """How many pieces of work a cluster takes at once; None where this process trains."""
+    busy: int = 0
+    """How many it has now."""
+
+    @property
+    def rate(self) -> float:
+        """Runs per second of this call."""
+        return self.trained / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def remaining(self) -> float | None:
@@ -58,7 +68,7 @@ class Progress:
 
 def train(
     trainings: Sequence[Training],
-    store: Store,
+    store: RunSink,
     *,
     experiment: str = "",
     backend: str = "auto",
@@ -81,7 +91,7 @@ def train(
 
 def _train(
     trainings: Sequence[Training],
-    store: Store,
+    store: RunSink,
     experiment: str,
     backend: str,
     device: str,
@@ -89,10 +99,7 @@ def _train(
     progress: Callable[[Progress], None] | None,
     checkpoint_seconds: float,
 ) -> None:
-    runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
-    store.drop_damaged(runs)
-    missing = set(store.missing(runs))
-    store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
+    runs, missing = claim(trainings, store, experiment)
     groups = [kept for group in _groups(runs) if (kept := {key: run for key, run in group.items() if key in missing})]
     for group in groups:
         example = next(iter(group.values())).training
@@ -102,10 +109,19 @@ def _train(
     prepared = (_Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
     _take_turns(started, kind_of(device).concurrent_groups)
-    _drop_finished(store)
+    drop_finished(store)
 
 
-def _drop_finished(store: Store) -> None:
+def claim(trainings: Sequence[Training], store: RunSink, experiment: str) -> tuple[dict[Key, Run], set[Key]]:
+    """All runs, and which of them are to be trained; those that are stored already are noted as the experiment's."""
+    runs = {key: Run(t, key.seed) for t in trainings for key in t.run_keys()}
+    store.drop_damaged(runs)
+    missing = set(store.missing(runs))
+    store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
+    return runs, missing
+
+
+def drop_finished(store: RunSink) -> None:
     """Drop checkpoints of groups that were abandoned when other runs were asked for, and are finished by now."""
     for name in store.checkpoints():
         checkpoint = store.load_checkpoint(name)
@@ -154,6 +170,14 @@ def _take_turns(queues: Iterator[_Queue], at_once: int) -> None:
 
 def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
     """Runs of equal form together, at most as many as memory allows."""
+    for group, size in by_form(runs):
+        items = list(group.items())
+        for i in range(0, len(items), size):
+            yield dict(items[i : i + size])
+
+
+def by_form(runs: dict[Key, Run]) -> Iterator[tuple[dict[Key, Run], int]]:
+    """Runs of equal form, and how many of them memory allows in one group. Raises ValueError for untrainable ones."""
     forms: dict[object, dict[Key, Run]] = {}
     for key, run in runs.items():
         forms.setdefault(run.training.form, {})[key] = run
@@ -162,10 +186,7 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
         model = preflight.check_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
         per_run = 4 * ((8 + _MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
-        size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
-        items = list(group.items())
-        for i in range(0, len(items), size):
-            yield dict(items[i : i + size])
+        yield group, max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
 
 
 def _work(groups: Sequence[dict[Key, Run]]) -> int:
@@ -199,7 +220,7 @@ class _Group:
     """One stack on its way from the first step to the last."""
 
     def __init__(
-        self, runs: dict[Key, Run], store: Store, experiment: str, backend: str, device: str, threads: int | None
+        self, runs: dict[Key, Run], store: RunSink, experiment: str, backend: str, device: str, threads: int | None
     ) -> None:
         self.keys, self.runs = zip(*sorted(runs.items(), key=lambda item: stack.examples_of(item[1])))
         self.training = self.runs[0].training
@@ -231,8 +252,9 @@ class _Group:
 
     def run(self, report: _Reporter, checkpoint_seconds: float) -> Iterator[None]:
         """From the first step, or the last checkpoint, to rows in the store; pauses after every evaluation."""
-        started = saved = time.perf_counter()
+        saved = time.perf_counter()
         self._restore_or_start()
+        self.started = saved - self.seconds_before
         every, steps = self.training.evaluate_every, self.training.steps
         while True:
             if self.state.step // every == len(self.curves["validation"]):
@@ -246,7 +268,7 @@ class _Group:
                 report.show(self.label, self.backend)
             self._train(every)
             yield
-        rows = self._rows(time.perf_counter() - started)
+        rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
@@ -318,6 +340,7 @@ class _Group:
         count = len(self.runs)
         self.unmeasured: list[Tensors] = []
         checkpoint = self.store.load_checkpoint(self.name)
+        self.seconds_before = float(checkpoint.meta.get("seconds", 0.0)) if checkpoint else 0.0
         if checkpoint is None:
             start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
             self.state = State.start(start)
@@ -352,7 +375,8 @@ class _Group:
         arrays |= {name: getattr(self, name).cpu().numpy() for name in ("best_validation",)}
         arrays |= {"diverged": self.state.diverged.cpu().numpy()}
         arrays |= {"restarts": self.restarts, "since": self.since}
-        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys})
+        seconds = time.perf_counter() - self.started
+        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys, "seconds": seconds})
 
     # Rows
 
