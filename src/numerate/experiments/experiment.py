@@ -1,7 +1,7 @@
 """What an experiment is: which configurations to train at each size, and what to show of the finished runs."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -67,11 +67,13 @@ class ReportResult:
         page: the page to open.
         summary: what the terminal shows (a rich renderable).
         run: one of the runs shown.
+        failed: how many runs could not be trained.
     """
 
     page: Path
     summary: Any = None
     run: Key | None = None
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,19 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Work:
-    """An experiment at given options: its configurations and the keys of their runs, made once per command."""
+    """An experiment at given options: its configurations and the keys of their runs, made once per command.
+
+    Args:
+        experiment: which.
+        options: as the user gave them.
+        trainings: what to train.
+        failed: runs that could not be trained, and why.
+    """
 
     experiment: Experiment
     options: Options
     trainings: tuple[Training, ...]
+    failed: Mapping[Key, str] = field(default_factory=dict)
 
     @cached_property
     def run_keys(self) -> tuple[tuple[Key, ...], ...]:
