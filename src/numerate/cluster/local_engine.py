@@ -75,7 +75,7 @@ class LocalEngine(Engine):
     def _alive(self, worker: _Worker) -> "subprocess.Popen[bytes]":
         if worker.process and worker.process.poll() is None:
             return worker.process
-        command = [sys.executable, "-m", "numerate.cluster.worker"]
+        command = [sys.executable, "-c", "from numerate.cluster.worker import main; main()"]
         environment = {**os.environ, **worker.environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
