@@ -59,14 +59,14 @@ def test_a_destroyed_beginning_loses_no_run(full, tmp_path, pages):
     assert set(rows) <= {*ROWS, *LARGE}
 
 
-@pytest.mark.parametrize("left", [0.667, 0.95])
+@pytest.mark.parametrize("left", [0.667, 0.82])
 def test_a_truncated_file_gives_what_is_left(full, tmp_path, left):
     data = full.read_bytes()
     full.write_bytes(data[: int(len(data) * left) + 17])
     rows, found = rescued(full, tmp_path)
     assert len(rows) > 30
     assert set(rows) <= {*ROWS, *LARGE}
-    assert left < 0.9 or found.damaged > 0  # the ends of some are cut off
+    assert left < 0.7 or found.damaged > 0  # the ends of some are cut off
     assert len(rows) + found.damaged <= 66
 
 
