@@ -72,7 +72,8 @@ class Simulated(Engine):
     def __init__(self, workers: int, models: dict[str, Row], seconds_per_run: float) -> None:
         self.workers, self.models, self.seconds_per_run = workers, models, seconds_per_run
         self.waiting: dict[int, bytes] = {}
-        self.spent, self.replies, self.largest = 0.0, 0, 0
+        self.spent = self.spent_cpu = 0.0
+        self.replies = self.largest = 0
 
     def slots(self) -> int:
         return self.workers
@@ -82,12 +83,13 @@ class Simulated(Engine):
 
     def as_completed(self, seconds: float) -> Iterator[Finished]:
         for number in list(self.waiting):
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
             order = Order.from_bytes(self.waiting.pop(number))
             hashes = [config_hash(json.loads(text)["description"]) for text in order.trainings]
             rows = [copied(self.models[hashes[place]], seed) for place, seed in order.runs]
             data = Reply("rows", seconds=len(rows) * self.seconds_per_run, body=pack_rows(rows)).to_bytes()
             self.spent += time.perf_counter() - started
+            self.spent_cpu += time.process_time() - used
             self.replies += 1
             self.largest = max(self.largest, len(data))
             yield Finished(number, data)
@@ -99,25 +101,21 @@ class Simulated(Engine):
 def take_rows(folder: Path, models: dict[str, Row], counts: Sequence[int], seeds: int) -> None:
     """Rows per second that the driver unpacks, checks and stores."""
     print(f"\nrows of simulated workers, 0.6 s a run, {207 * seeds:,} rows in all, into an empty file")
-    print(f"{'workers':>8} {'pieces':>7} {'rows/s':>8} {'ms/piece':>9} {'largest reply MB':>17} {'driver peak MB':>15}")
+    names = ("workers", "pieces", "rows/s", "rows/CPU s", "CPU ms/piece", "largest MB", "driver MB")
+    print(" ".join(f"{name:>12}" for name in names))
     for workers in counts:
         path = folder / f"workers-{workers}.sqlite"
         engine = Simulated(workers, models, 0.6)
         with Store(path) as store:
             trainings = work(seeds).trainings
-            tracemalloc.start()
-            train_on(engine, trainings[:1], store, experiment=EXPERIMENT)  # what is made once
-            tracemalloc.stop()
-            engine.spent = engine.replies = 0
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
             train_on(engine, trainings, store, experiment=EXPERIMENT)
             seconds = time.perf_counter() - started - engine.spent
-            rows = len(store.keys()) - seeds
-        print(
-            f"{workers:>8,} {engine.replies:>7,} {rows / seconds:>8,.0f} {1e3 * seconds / engine.replies:>9.1f} "
-            f"{engine.largest / 1e6:>17.2f} {peak():>15,.0f}",
-            flush=True,
-        )
+            used = time.process_time() - used - engine.spent_cpu
+            rows = len(store.keys())
+        figures = (workers, engine.replies, rows / seconds, rows / used, 1e3 * used / engine.replies)
+        print(" ".join(f"{figure:>12,.0f}" for figure in figures), end=" ")
+        print(f"{engine.largest / 1e6:>12.2f} {peak():>12,.0f}", flush=True)
         path.unlink()
 
 
@@ -132,7 +130,7 @@ def peak() -> float:
 def measure_report(folder: Path, models: dict[str, Row], counts: Sequence[int]) -> None:
     """Size, report and opening of files of several sizes, each grown from the one before."""
     print("\na results file, and numerate report of the Primer's 5,175 runs in it")
-    names = ("rows", "MB on disk", "rows/s added", "report s", "report MB", "first open s", "keys MB")
+    names = ("rows", "MB on disk", "rows/s added", "report s", "report CPU s", "report MB", "first open s", "keys MB")
     print(" ".join(f"{name:>13}" for name in names))
     out = folder / "out"
     path, before = out / "results.sqlite", 0
@@ -149,19 +147,19 @@ def measure_report(folder: Path, models: dict[str, Row], counts: Sequence[int]) 
             held = tracemalloc.get_traced_memory()[0] / 1e6
             tracemalloc.stop()
         rate = (len(keys) - before) / seconds
-        figures = (len(keys), size, rate, report[0], report[1], opened, held)
+        figures = (len(keys), size, rate, *report, opened, held)
         print(" ".join(f"{figure:>13,.1f}" if figure < 100 else f"{figure:>13,.0f}" for figure in figures), flush=True)
         before = len(keys)
 
 
-def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds and peak memory in MB of a command. Raises if it fails."""
+def timed(command: Sequence[str]) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak memory in MB of a command. Raises if it fails."""
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise RuntimeError(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1e3
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
 
 
 # ------------------------------------------------------------ overhead
@@ -212,7 +210,7 @@ def measure_overhead(folder: Path, kind: str, seconds: float, pieces: int) -> No
     later = [sum(values) / len(others) for values in zip(*others)]
     trained = sum(told[0] for told in measured.told)
     print(
-        f"{kind}: {len(measured.told)} pieces; first {first[0]:.1f} s of training, {first[1] + first[2]:.1f} s beside it; "
+        f"{kind}: {len(measured.told)} pieces; the first {first[0]:.1f} s of training and {first[1] + first[2]:.1f} s; "
         f"then {later[0]:.1f} s of training, {later[1]:.2f} s in the worker and {later[2]:.2f} s on the way beside it; "
         f"idle or beside training {1 - trained / wall:.1%} of {wall:.0f} s",
         flush=True,

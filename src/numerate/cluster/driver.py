@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from numerate.cluster.engine import Engine, Finished
 from numerate.cluster.messages import Order, Reply
@@ -23,6 +24,8 @@ from numerate.train.stack import shown_name
 from numerate.train.trainer import Progress, by_form, claim, drop_finished
 
 log = logging.getLogger("numerate")
+BATCH = 64
+"""Replies that are written to the disk together."""
 HEARTBEAT = 1.0
 """Seconds between two looks at how many workers there are."""
 SLICE = 2.0
@@ -82,9 +85,11 @@ class _Driver:
         runs, missing = claim(trainings, store, experiment)
         left = ((({k: r for k, r in group.items() if k in missing}), most) for group, most in by_form(runs))
         self.pieces = Pieces(left, kind_of(how.device).stacked_members[0], engine.seconds)
-        self.texts = {id(run.training): to_text(run.training) for f in self.pieces.forms for run in f.waiting.values()}
+        waiting = {id(run.training): run.training for form in self.pieces.forms for run in form.waiting.values()}
+        self.texts = {name: to_text(training) for name, training in waiting.items()}
         self.under_way: dict[int, tuple[Piece, float]] = {}
         self.failed: dict[Key, str] = {}
+        self.refusal = ""
         self.submitted = self.trained = self.solved = self.steps_done = 0
         self.total, self.before = len(runs), len(runs) - len(missing)
         self.steps = max(1, sum(form.work for form in self.pieces.forms))
@@ -107,8 +112,12 @@ class _Driver:
 
     def run(self) -> None:
         while self._submit() or self.under_way:
-            for finished in self.engine.as_completed(HEARTBEAT):
-                self._take(finished)
+            if batch := list(islice(self.engine.as_completed(HEARTBEAT), BATCH)):
+                with self.store.transaction():  # waiting for the disk takes longer than all the rest
+                    for finished in batch:
+                        self._take(finished)
+            if self.refusal:  # what others sent is stored
+                raise Refused(self.refusal)
             self._show()
 
     def _submit(self) -> bool:
@@ -185,8 +194,9 @@ class _Driver:
         """A worker of other versions gets no more work; without any other, nothing can be trained."""
         sentence = f"the worker on {reply.where} is not used: it has {reply.sentence}"
         if not self.engine.exclude(reply.node) or not self.engine.slots():
-            raise Refused(sentence)
-        _say(sentence)
+            self.refusal = sentence
+        else:
+            _say(sentence)
         self.pieces.put_back(piece)
 
     def _failed(self, piece: Piece, reply: Reply) -> None:

@@ -1,8 +1,9 @@
 """Bring the good runs out of a damaged results file, without SQLite: page by page, each run proved by its digest.
 
-SQLite keeps a run as one record: a header of column types, then the values; before them stands the length of all and, in
-a table with row numbers, the number. What does not fit its page goes on in a chain of overflow pages. Wherever the beginning of a record is found, in whatever is left of the file or its log, the
-record is put together and its digest taken. A wrong guess never has the right digest, so nothing but good runs comes
+SQLite keeps a run as one record: a header of column types, then the values; before them stands the length of all and,
+in a table with row numbers, the number. What does not fit its page goes on in a chain of overflow pages. Wherever the
+beginning of a record is found, in whatever is left of the file or its log, the record is put together and its digest
+taken. A wrong guess never has the right digest, so nothing but good runs comes
 out. The file format is described at https://sqlite.org/fileformat.html.
 """
 

@@ -179,8 +179,11 @@ def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
 def by_form(runs: dict[Key, Run]) -> Iterator[tuple[dict[Key, Run], int]]:
     """Runs of equal form, and how many of them memory allows in one group. Raises ValueError for untrainable ones."""
     forms: dict[object, dict[Key, Run]] = {}
+    known = {
+        id(training): training.form for training in {id(run.training): run.training for run in runs.values()}.values()
+    }
     for key, run in runs.items():
-        forms.setdefault(run.training.form, {})[key] = run
+        forms.setdefault(known[id(run.training)], {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
         model = preflight.check_model(example, {run.seed for run in group.values()})
