@@ -95,7 +95,7 @@ def test_a_run_that_failed_is_in_report_and_exit_code_until_it_is_done(tmp_path,
 
 def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(tmp_path, numerate):
     def fate(number, order):
-        if number == 3:
+        if number == 2:
             raise KeyboardInterrupt
         return None
 
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(tmp_path, numerate):
     assert done.stderr.endswith("stopped; the same command continues where it was\n")
     assert engine.closed
     with Store(tmp_path / "results.sqlite") as store:
-        assert len(store.keys()) == 32
+        assert len(store.keys()) == 16
 
 
 @pytest.mark.parametrize(("words", "missing"), [(["--on", "ray"], "ray"), (["--on", "slurm"], "submitit")])

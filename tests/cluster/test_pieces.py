@@ -21,8 +21,8 @@ def pieces(*counts, most=4096, fewest=16):
 
 @pytest.mark.parametrize("seconds", [0.02, 0.5, 3.0])
 def test_pieces_come_to_take_the_target_time(seconds):
-    queue, sizes = pieces(200_000, most=100_000), []
-    for _ in range(12):
+    queue, sizes = pieces(30_000, most=100_000), []
+    for _ in range(7):
         piece = queue.next(slots=2)
         assert piece is not None
         piece.form.learn(piece, piece.steps, seconds * len(piece.runs))
@@ -33,7 +33,7 @@ def test_pieces_come_to_take_the_target_time(seconds):
 
 def test_a_device_that_takes_no_longer_for_more_runs_gets_more():
     """A GPU that is not full: 20 seconds for any piece of up to 1,000 runs."""
-    queue, sizes = pieces(100_000, fewest=16), []
+    queue, sizes = pieces(30_000, fewest=16), []
     for _ in range(8):
         piece = queue.next(slots=1)
         assert piece is not None

@@ -68,10 +68,15 @@ class ThreeNodes:
         return found
 
     def kill_worker(self, draw):
-        busy = self.workers()
-        if busy:
+        """One that is in the middle of its piece; they may all be starting."""
+        until = time.monotonic() + 60
+        while not (busy := self.workers()) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(draw.uniform(0, 0.5))
+        with suppress(ProcessLookupError, IndexError):
             os.kill(draw.choice(busy), signal.SIGKILL)
-        return bool(busy)
+            return True
+        return False
 
     def replace_node(self, draw):
         node = self.nodes.pop(draw.randrange(len(self.nodes)))
@@ -135,7 +140,7 @@ def test_twenty_random_faults_lose_no_row_and_double_none(nodes, tmp_path, expec
             store.unlink()
             driver = nodes.driver(store)
             wait_for(driver, "busy")
-        fault = draw.choices(list(counts), [7, 2, 2])[0]
+        fault = draw.choices(list(counts), [8, 2, 2])[0]
         if fault == "worker":
             counts[fault] += nodes.kill_worker(draw)
         elif fault == "node":
@@ -147,7 +152,7 @@ def test_twenty_random_faults_lose_no_row_and_double_none(nodes, tmp_path, expec
             driver = nodes.driver(store)
     told = output_of(driver)
     print(counts)
-    assert "done, 0 failed" in told
+    assert "done, 0 failed" in told, told
     assert contents(store) == expected
     assert min(counts.values()) > 0
 

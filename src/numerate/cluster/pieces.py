@@ -7,6 +7,7 @@ Lost three times alone, it has failed; its neighbours are finished by then.
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from numerate.results import Checkpoint, Key
 from numerate.train.stack import Run
@@ -123,7 +124,7 @@ class Pieces:
         form = next((form for form in self.forms if form.waiting), None)
         if form is None:
             return None
-        keys = list(form.waiting)[: form.size(self.seconds, slots)]
+        keys = list(islice(form.waiting, form.size(self.seconds, slots)))
         return Piece(form, {key: form.waiting.pop(key) for key in keys})
 
     def put_back(self, piece: Piece) -> None:
