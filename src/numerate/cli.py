@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 CLOSED_PIPE = 1
 """Exit code once the reader of a pipe has gone, as typer has it."""
+FAILED_RUNS = 3
+"""Exit code if some runs could not be trained; the others are finished and reported."""
 rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
 app.add_typer(rows_app, name="rows")
 app.add_typer(cli_data.app, name="data")
@@ -165,12 +167,21 @@ def run(
     units: Units = None,
     ranges: Ranges = None,
     steps: Steps = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda (every visible GPU) or some of them, such as cuda:0,2.")
+    ] = "cpu",
     backend: Annotated[str, typer.Option(help="auto, emitted, stacked, compiled or eager.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Cores to use (default: all).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Cores to use (default: all); with --on, of each worker (default: 1).")
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Stop training after so long; the same command goes on from there.")
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="Train on a cluster: ray (a local one), ray://host:port, auto (that of a Ray job) or slurm."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="With --on: at most so many at once.")] = None,
     out: Out = Path("results"),
 ) -> None:
     """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
@@ -183,11 +194,17 @@ def run(
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
     end = None if seconds is None else clock.monotonic() + seconds
+    failed = 0
+    how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
     for work in works:
         left = None if end is None else max(end - clock.monotonic(), 0.01)
         with _progress(work.experiment.id) as tell:
-            result = run_work(work, out, backend=backend, device=device, threads=threads, progress=tell, seconds=left)
+            result = run_work(work, out, **how, progress=tell, seconds=left)
         _show(work.experiment.id, result, out)
+        failed += result.failed
+    if failed:
+        terminal.echo(f"numerate: {failed:,} of the runs could not be trained; the report says why", sys.stderr)
+        raise typer.Exit(FAILED_RUNS)
 
 
 @app.command()
@@ -464,4 +481,6 @@ class _progress:
         of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
         rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
         text = f"{now.finished:,} of {now.total:,} runs{rate}"
+        if now.workers is not None:
+            text += f", {now.busy:,} of {now.workers:,} workers busy, {now.rate:.3g} runs/s"
         self.bar.update(self.task, completed=now.fraction, runs=text, left=left, label=now.label)

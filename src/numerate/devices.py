@@ -84,3 +84,24 @@ def available_kind(device: Any) -> DeviceKind:
         name = kind.name
         raise ValueError(f"device {name} was asked for, but torch finds no {name.upper()} device here; use {CPU.name}")
     return kind
+
+
+def listed_devices(device: str) -> list[str]:
+    """The devices of this machine that a user names: ``cuda`` is every visible GPU, ``cuda:0,2`` these two.
+
+    Raises ValueError for one that is not there.
+    """
+    kind, (_, _, numbers) = available_kind(device), device.partition(":")
+    if kind is CPU:
+        return [device]
+    import torch
+
+    count = getattr(torch, kind.name).device_count()
+    if not numbers:
+        return [f"{kind.name}:{i}" for i in range(count)] if count > 1 else [device]
+    parts = [part.strip() for part in numbers.split(",")]
+    if not all(part.isdigit() and int(part) < count for part in parts) or len(set(parts)) < len(parts):
+        raise ValueError(
+            f"device must be {kind.name} or some of {kind.name}:{','.join(map(str, range(count)))}, got {device!r}"
+        )
+    return [f"{kind.name}:{int(part)}" for part in parts]

@@ -278,12 +278,28 @@ def test_a_killed_build_is_cleaned_up(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     environment = os.environ | {"CXX": str(script), "NUMERATE_CACHE": str(folder)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == -signal.SIGKILL
-    (left,) = folder.iterdir()
-    assert left.name.startswith("build-")
-    os.utime(left, (0, 0))
+    left = list(folder.iterdir())  # what was being built, and its lock
+    assert len(left) == 2
+    for path in left:
+        assert path.name.startswith("build-")
+        os.utime(path, (0, 0))
     monkeypatch.setenv("NUMERATE_CACHE", str(folder))
     assert native.library(ANSWER).answer() == 42
-    assert not left.exists()
+    assert not any(path.exists() for path in left)
+
+
+@needs_compiler
+def test_processes_that_need_one_library_at_the_same_time_compile_it_once(tmp_path):
+    script, calls = tmp_path / "compiler", tmp_path / "calls"
+    noted = f'case "$*" in *-shared*) echo once >> {calls}; sleep 0.5;; esac'
+    script.write_text(f'#!/bin/sh\n{noted}\nexec {shutil.which("g++") or "clang++"} "$@"\n')
+    script.chmod(0o755)
+    code = "from numerate.loops.toolchain.native import library; library('int x;')"
+    environment = os.environ | {"CXX": str(script), "NUMERATE_CACHE": str(tmp_path / "cache")}
+    running = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    assert calls.read_text() == "once\n"
+    assert len(list((tmp_path / "cache").iterdir())) == 1  # and no lock is left
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the extra numerate[compiler]")

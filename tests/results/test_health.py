@@ -7,6 +7,7 @@ import pytest
 from results_samples import row
 
 from numerate.results import Added, Store, StoreError, health
+from numerate.results.schema import PAGE_SIZE
 
 ROWS = [row(seed, unit) for unit in ("NAU", "NMU", "NALU") for seed in range(3)]
 
@@ -18,7 +19,7 @@ def flip_in_index(path):
         query = "SELECT rootpage FROM sqlite_master WHERE name = 'runs_by_experiment'"
         (page,) = store._file.db.execute(query).fetchone()
     data = bytearray(path.read_bytes())
-    place = data.index(b"primer2022", (page - 1) * 4096, page * 4096)
+    place = data.index(b"primer2022", (page - 1) * PAGE_SIZE, page * PAGE_SIZE)
     data[place] ^= 1
     path.write_bytes(data)
 
@@ -51,7 +52,7 @@ def test_a_file_damaged_beyond_its_indexes_names_the_way_out(path):
     with Store(path) as store:
         store.add([row(seed) for seed in range(40)])
     data = bytearray(path.read_bytes())
-    for start in range(4096 * 4, len(data) - 4096, 4096 * 3):
+    for start in range(PAGE_SIZE * 2, len(data), PAGE_SIZE):
         data[start : start + 64] = os.urandom(64)
     path.write_bytes(data)
     for readonly in (True, False):
@@ -62,7 +63,7 @@ def test_a_file_damaged_beyond_its_indexes_names_the_way_out(path):
 def test_a_truncated_file_names_the_way_out(path):
     with Store(path) as store:
         store.add([row(seed) for seed in range(40)])
-    path.write_bytes(path.read_bytes()[:-8192])
+    path.write_bytes(path.read_bytes()[: -2 * PAGE_SIZE])
     with pytest.raises(StoreError, match="numerate rows rescue"):
         Store(path, readonly=True)
 

@@ -1,7 +1,7 @@
 """What an experiment is: which configurations to train at each size, and what to show of the finished runs."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -76,11 +76,13 @@ class ReportResult:
         page: the page to open.
         summary: what the terminal shows (a rich renderable).
         run: one of the runs shown.
+        failed: how many runs could not be trained.
     """
 
     page: Path
     summary: Any = None
     run: Key | None = None
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,14 @@ class Work:
         options: what the user chose.
         trainings: the configurations.
         under_way: a sentence on runs that are trained in part, for the report.
+        failed: runs that could not be trained, and why.
     """
 
     experiment: Experiment
     options: Options
     trainings: tuple[Training | NetworkTraining, ...]
     under_way: str = ""
+    failed: Mapping[Key, str] = field(default_factory=dict)
 
     @cached_property
     def run_keys(self) -> tuple[tuple[Key, ...], ...]:
@@ -162,6 +166,12 @@ class Work:
     def keys(self) -> tuple[Key, ...]:
         """The keys of all runs."""
         return tuple(key for keys in self.run_keys for key in keys)
+
+    @cached_property
+    def arithmetic(self) -> dict[Key, Training]:
+        """Key -> configuration of every run on numbers that are drawn at every step."""
+        pairs = [(key, training) for training, keys in zip(self.trainings, self.run_keys) for key in keys]
+        return {key: training for key, training in pairs if isinstance(training, Training)}
 
     @cached_property
     def published(self) -> tuple[Training | NetworkTraining, ...]:

@@ -228,7 +228,27 @@ def missing(work: Work, finished: Collection[Key]) -> str:
         named = set(absent[name, value])
         left = {key: labels for key, labels in left.items() if key not in named}
     words = [f"{name} {', '.join(values)}" for name, values in parts.items()]
-    return count + "; ".join([*words, *([counted(len(left), "single run")] if left else [])]) + "."
+    return (
+        count + "; ".join([*words, *([counted(len(left), "single run")] if left else [])]) + "." + _failed(work, asked)
+    )
+
+
+def _failed(work: Work, asked: Mapping[Key, Mapping[str, Any]]) -> str:
+    """Which of the missing runs could not be trained, and why; the first few by name."""
+    from numerate.report.text import counted
+
+    if not work.failed:
+        return ""
+    told = [
+        f"{' '.join(_label(value) for value in asked[key].values())}, seed {key.seed} ({why})"
+        for key, why in list(work.failed.items())[:MOST_TOLD]
+    ]
+    more = [f"and {len(work.failed) - MOST_TOLD:,} more"] if len(work.failed) > MOST_TOLD else []
+    return f" {counted(len(work.failed), 'run')} could not be trained: {'; '.join([*told, *more])}."
+
+
+MOST_TOLD = 5
+"""Failed runs that a report names."""
 
 
 def _label(value: Any) -> str:

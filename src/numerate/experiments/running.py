@@ -4,12 +4,14 @@ import gc
 import logging
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
+from numerate.cluster import How, open_engine, train_on
+from numerate.devices import kind_of, listed_devices
 from numerate.experiments.catalogue import select
 from numerate.experiments.experiment import SIZES, Experiment, Options, ReportResult, Work
 from numerate.experiments.pages import command
@@ -29,16 +31,19 @@ def run(
     backend: str = "auto",
     device: str = "cpu",
     threads: int | None = None,
+    on: str | None = None,
+    workers: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     seconds: float | None = None,
 ) -> ReportResult:
     """Train what ``experiment`` needs and the results file in ``out`` does not hold yet; write its report there.
 
     A unit of your own is the class itself: ``run("primer2022/table11", Options(units=("NMU", MyUnit)))``. After
-    ``seconds`` training stops; the same call goes on from there.
+    ``seconds`` training stops; the same call goes on from there. ``on`` and ``workers`` are the command's ``--on`` and
+    ``--workers``; ``cuda`` is every visible GPU, ``cuda:0,2`` these two.
     """
-    work = _work(experiment, options)
-    return run_work(work, out, backend=backend, device=device, threads=threads, progress=progress, seconds=seconds)
+    how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
+    return run_work(_work(experiment, options), out, **how, progress=progress, seconds=seconds)
 
 
 def run_work(
@@ -48,24 +53,26 @@ def run_work(
     backend: str = "auto",
     device: str = "cpu",
     threads: int | None = None,
+    on: str | None = None,
+    workers: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     seconds: float | None = None,
 ) -> ReportResult:
     """:func:`run` for a work list that is already made."""
-    check(backend, device, threads)
+    if on is None:
+        check(backend, device, threads)
     Thread(target=import_module, args=["scipy.stats"]).start()  # the report's; training need not wait for it
     with _fewer_collections(), Store(Path(out) / "results.sqlite") as store:
         _make_folder(work.experiment, out)  # before anything is trained
-        train(
-            work.trainings,
-            store,
-            experiment=work.experiment.id,
-            backend=backend,
-            device=device,
-            threads=threads,
-            progress=progress,
-            seconds=seconds,
-        )
+        engine = open_engine(on, device, threads, workers, Path(out) / "jobs")
+        given = {"experiment": work.experiment.id, "progress": progress, "seconds": seconds}
+        if engine is None:
+            (place,) = listed_devices(device)
+            train(work.trainings, store, **given, backend=backend, device=place, threads=threads)
+        else:
+            with closing(engine):
+                how = How(backend, kind_of(device).name, threads or 1)
+                train_on(engine, work.trainings, store, **given, how=how)
         return _write_report(work, store, out)
 
 
@@ -124,13 +131,16 @@ def _make_folder(experiment: Experiment, out: str | Path) -> Path:
 
 def _write_report(work: Work, store: Store, out: str | Path) -> ReportResult:
     folder = _make_folder(work.experiment, out)
+    work = replace(work, failed=store.failures(work.keys))
     rows = work.rows_of(store.rows(keys=work.keys, lenient=True)) if work.keys else []
     if work.keys and not rows:
         needed = f"{command(work)} --out {shlex.quote(str(out))}"
         unfinished = f"{under_way}; to go on" if (under_way := _under_way(work, store)) else "run"
-        raise ValueError(f"no finished run of {work.experiment.id} at size {work.options.size}; {unfinished}: {needed}")
+        why = f" ({next(iter(work.failed.values()))})" if work.failed else ""
+        place = f"{work.experiment.id} at size {work.options.size}{why}"
+        raise ValueError(f"no finished run of {place}; {unfinished}: {needed}")
     result = _show_complete(replace(work, under_way=_under_way(work, store)), rows, folder)
-    return replace(result, run=rows[0].key if rows else None)
+    return replace(result, run=rows[0].key if rows else None, failed=len(work.failed))
 
 
 def _under_way(work: Work, store: Store) -> str:

@@ -2,7 +2,8 @@
 
 Reading order: ``row`` (what a run is), ``provenance``; ``arrays`` and ``encoding`` (values as bytes and text),
 ``record`` (a run as a file holds it), ``schema``; ``opening``, ``file`` (the open file), ``health`` and ``errors``;
-``runs`` and ``checkpoint`` (what is done with it); ``store`` (all of that under one name); ``frames``, ``recovery``.
+``runs``, ``checkpoint`` and ``failures`` (what is done with it); ``store`` (all of that under one name); ``frames``,
+``parcel`` (rows as bytes), ``recovery``.
 """
 
 from numerate.results.arrays import pack, unpack
@@ -10,6 +11,7 @@ from numerate.results.checkpoint import Checkpoint
 from numerate.results.encoding import canonical, config_hash
 from numerate.results.errors import StoreError
 from numerate.results.frames import records
+from numerate.results.parcel import pack_rows, unpack_rows
 from numerate.results.provenance import Provenance
 from numerate.results.recovery import Rescued, rescue
 from numerate.results.row import Key, Row
@@ -32,7 +34,9 @@ __all__ = [
     "canonical",
     "config_hash",
     "pack",
+    "pack_rows",
     "records",
     "rescue",
     "unpack",
+    "unpack_rows",
 ]

@@ -35,6 +35,8 @@ def _sentence(path: Path, text: str) -> str:
         return f"{path} is not a results file (not an SQLite database)"
     if any(word in text for word in ("malformed", "corrupt", "no such", "disk I/O error", "Could not decode")):
         return damaged(path, text)
+    if "full" in text:
+        return f"the disk of the results file {path} is full: what is stored is kept; make room and start again"
     if "locked" in text:
         return f"the results file {path} has been locked by another process for a minute"
     if "readonly" in text:

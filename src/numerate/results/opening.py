@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from numerate.results import health
 from numerate.results.errors import StoreError, damaged, explained
-from numerate.results.schema import APPLICATION, FORMAT, TABLES
+from numerate.results.schema import APPLICATION, FORMAT, PAGE_SIZE, TABLES
 
 Connection = sqlite3.Connection
 
@@ -116,6 +116,7 @@ def _check_ours(db: Connection, path: Path, readonly: bool) -> None:
 def _make_tables(db: Connection) -> None:
     """The tables of a new file, before its log is begun, so that the file itself has them; then what is newer."""
     if _stamp(db)[0] == 0:
+        db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         with _transaction(db):
             if _stamp(db)[0] == 0:  # else another process was first
                 for statement in TABLES:

@@ -1,8 +1,9 @@
 """Bring the good runs out of a damaged results file, without SQLite: page by page, each run proved by its digest.
 
-SQLite keeps a run as one record: a header of column types, then the values; what does not fit its page goes on in a
-chain of overflow pages. Wherever the beginning of a record is found, in whatever is left of the file or its log, the
-record is put together and its digest taken. A wrong guess never has the right digest, so nothing but good runs comes
+SQLite keeps a run as one record: a header of column types, then the values; before them stands the length of all and,
+in a table with row numbers, the number. What does not fit its page goes on in a chain of overflow pages. Wherever the
+beginning of a record is found, in whatever is left of the file or its log, the record is put together and its digest
+taken. A wrong guess never has the right digest, so nothing but good runs comes
 out. The file format is described at https://sqlite.org/fileformat.html.
 """
 
@@ -19,8 +20,8 @@ from numerate.results.row import Key, Row
 from numerate.results.runs import Added
 from numerate.results.store import Store
 
-PAGE_SIZES = (4096, 1024, 2048, 8192, 16384, 32768, 65536, 512)
-"""The first is SQLite's own choice, which numerate never changes."""
+PAGE_SIZES = (16384, 4096, 1024, 2048, 8192, 32768, 65536, 512)
+"""The first is that of new files, the second that of former ones."""
 RUN, PROVENANCE = 12, 7
 """Columns of a record."""
 SHARED = (4, 5)
@@ -173,27 +174,44 @@ def _collect(pages: _Pages) -> _Finds:
 
 
 def _records(pages: _Pages, page: bytes, header: int) -> Iterator[Values]:
-    """What a record with its header at this place may hold; the length of the whole stands before, in 1 to 5 bytes."""
+    """What a record with its header at this place may hold; where it stands twice, one of the two is wrong."""
     length = page[header]
     types = _types(page[header + 1 : header + length])
     if types is None or len(types) not in (RUN, PROVENANCE, *SHARED):
         return
     wanted = length + sum(map(_size, types))
-    for width in range(1, 6):
-        before = page[max(0, header - width) : header]
-        if len(before) == width and _varint(before) == (wanted, width):
-            payload = _payload(pages, page, header, wanted)
-            if payload is not None:
-                yield tuple(_values(payload[length:], types))
-            elif len(types) == RUN:
-                yield tuple(_values(page[header + length :], types[:BROKEN]))
+    for most in _most_on_page(page, header, wanted, pages.size):
+        payload = _payload(pages, page, header, wanted, most)
+        if payload is not None:
+            yield tuple(_values(payload[length:], types))
+        elif len(types) == RUN:
+            yield tuple(_values(page[header + length :], types[:BROKEN]))
+
+
+def _most_on_page(page: bytes, header: int, wanted: int, usable: int) -> Iterator[int]:
+    """How many bytes a record may have before it needs an overflow page, by what stands before its header.
+
+    That is its length, in a tree of keys; its length and its number in a table with row numbers.
+    """
+    if _length_ends_at(page, header, wanted):
+        yield (usable - 12) * 64 // 255 - 23
+    for width in range(1, 9):
+        number = page[max(0, header - width) : header]
+        if len(number) == width and _varint(number)[1] == width and _length_ends_at(page, header - width, wanted):
+            yield usable - 35
             return
 
 
-def _payload(pages: _Pages, page: bytes, start: int, length: int) -> bytes | None:
+def _length_ends_at(page: bytes, place: int, wanted: int) -> bool:
+    """Whether the length of a record, in 1 to 5 bytes, ends before this place."""
+    parts = ((width, page[max(0, place - width) : max(0, place)]) for width in range(1, 6))
+    return any(len(part) == width and _varint(part) == (wanted, width) for width, part in parts)
+
+
+def _payload(pages: _Pages, page: bytes, start: int, length: int, most: int) -> bytes | None:
     """All bytes of a record, those on overflow pages included; None if the chain breaks off."""
     usable = pages.size  # numerate reserves none at the end of a page
-    most, least = (usable - 12) * 64 // 255 - 23, (usable - 12) * 32 // 255 - 23
+    least = (usable - 12) * 32 // 255 - 23
     local = length
     if length > most:
         local = least + (length - least) % (usable - 4)

@@ -10,6 +10,7 @@ from numerate.results.arrays import Array
 from numerate.results.checkpoint import Checkpoint, Checkpoints
 from numerate.results.encoding import decode_mapping
 from numerate.results.errors import StoreError
+from numerate.results.failures import Failures
 from numerate.results.file import ResultsFile
 from numerate.results.row import Key, Row
 from numerate.results.runs import Added, RunReader, RunWriter, Where
@@ -38,7 +39,7 @@ class Store:
         self.path, self.readonly = Path(path), readonly
         self._file = ResultsFile(self.path, readonly)
         self._reader, self._writer = RunReader(self._file), RunWriter(self._file)
-        self._checkpoints = Checkpoints(self._file)
+        self._checkpoints, self._failures = Checkpoints(self._file), Failures(self._file)
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +78,15 @@ class Store:
         """Those of the runs that :meth:`rows` refuses, removed with a notice so that they can be made anew."""
         return self._writer.drop_damaged(keys)
 
+    def fail(self, key: Key, experiment: str, labels: Mapping[str, Any], reason: str) -> None:
+        """Note that a run could not be trained, and why; it stays among the missing ones."""
+        self._failures.note(key, experiment, labels, reason)
+
     # Reading
+
+    def failures(self, keys: Iterable[Key]) -> dict[Key, str]:
+        """Why runs could not be trained, those of ``keys`` that have not been finished since."""
+        return self._failures.reasons(keys)
 
     def keys(self) -> list[Key]:
         """Of all finished runs."""

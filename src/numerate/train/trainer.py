@@ -16,13 +16,14 @@ from torch import Tensor
 from numerate.devices import kind_of
 from numerate.loops.plain.stacked import one_thread
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Key, Provenance, Row, Store, canonical
+from numerate.results import Key, Provenance, Row, canonical
 from numerate.results.outcome import judge, read_off
 from numerate.train import preflight, stack
 from numerate.train.backends import check, choose, evaluator, first_sentence
 from numerate.train.networks.group import NetworkGroup
 from numerate.train.networks.group import groups as network_groups
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
+from numerate.train.sink import RunSink
 from numerate.train.specification import Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
@@ -52,6 +53,15 @@ class Progress:
     seconds: float
     label: str
     backend: str
+    workers: int | None = None
+    """How many pieces of work a cluster takes at once; None where this process trains."""
+    busy: int = 0
+    """How many it has now."""
+
+    @property
+    def rate(self) -> float:
+        """Runs per second of this call."""
+        return self.trained / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def remaining(self) -> float | None:
@@ -61,7 +71,7 @@ class Progress:
 
 def train(
     trainings: Sequence[Training | NetworkTraining],
-    store: Store,
+    store: RunSink,
     *,
     experiment: str = "",
     backend: str = "auto",
@@ -89,7 +99,7 @@ def train(
 
 def _train(
     trainings: Sequence[Training | NetworkTraining],
-    store: Store,
+    store: RunSink,
     experiment: str,
     backend: str,
     device: str,
@@ -98,17 +108,14 @@ def _train(
     checkpoint_seconds: float,
     end: float | None,
 ) -> bool:
-    arithmetic = {key: Run(t, key.seed) for t in trainings if isinstance(t, Training) for key in t.run_keys()}
-    networks = {
-        key: NetworkRun(t, key.seed) for t in trainings if isinstance(t, NetworkTraining) for key in t.run_keys()
-    }
-    runs: dict[Key, Run | NetworkRun] = {**arithmetic, **networks}
-    store.drop_damaged(runs)
-    missing = set(store.missing(runs))
-    store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
-    parts = _groups(arithmetic)
-    groups = [kept for group in parts if (kept := {key: run for key, run in group.items() if key in missing})]
-    of_networks = list(network_groups({key: run for key, run in networks.items() if key in missing}, device))
+    runs, missing = claim(trainings, store, experiment)
+    left = {key: run for key, run in runs.items() if key in missing}
+    groups = [
+        kept
+        for group in _groups({key: run for key, run in runs.items() if isinstance(run, Run)})
+        if (kept := {key: run for key, run in group.items() if key in missing})
+    ]
+    of_networks = list(network_groups({key: run for key, run in left.items() if isinstance(run, NetworkRun)}, device))
     for group in groups:
         example = next(iter(group.values())).training
         if example.computation is None:  # untrainable models are rejected before training starts
@@ -120,11 +127,26 @@ def _train(
     _take_turns(started, kind_of(device).concurrent_groups, report.time_is_up)
     more = (NetworkGroup(group, store, experiment, device, threads) for group in of_networks)
     _take_turns((_Queue(group.run(report, checkpoint_seconds), device) for group in more), 1, report.time_is_up)
-    _drop_finished(store)
+    drop_finished(store)
     return report.finished == report.total
 
 
-def _drop_finished(store: Store) -> None:
+def claim(
+    trainings: Sequence[Training | NetworkTraining], store: RunSink, experiment: str
+) -> tuple[dict[Key, Run | NetworkRun], set[Key]]:
+    """All runs, and which of them are to be trained; those that are stored already are noted as the experiment's."""
+    runs: dict[Key, Run | NetworkRun] = {
+        key: Run(t, key.seed) if isinstance(t, Training) else NetworkRun(t, key.seed)
+        for t in trainings
+        for key in t.run_keys()
+    }
+    store.drop_damaged(runs)
+    missing = set(store.missing(runs))
+    store.share(experiment, {key: run.training.labels for key, run in runs.items() if key not in missing})
+    return runs, missing
+
+
+def drop_finished(store: RunSink) -> None:
     """Drop checkpoints of groups that were abandoned when other runs were asked for, and are finished by now."""
     for name in store.checkpoints():
         checkpoint = store.load_checkpoint(name)
@@ -176,18 +198,33 @@ def _take_turns(queues: Iterator[_Queue], at_once: int, time_is_up: Callable[[],
 
 def _groups(runs: dict[Key, Run]) -> Iterator[dict[Key, Run]]:
     """Runs of equal form together, at most as many as memory allows."""
+    for group, size in by_form(runs):
+        items = list(group.items())
+        for i in range(0, len(items), size):
+            yield dict(items[i : i + size])
+
+
+def alike(runs: Mapping[Key, Run | NetworkRun], device: str) -> Iterator[tuple[Mapping[Key, Run | NetworkRun], int]]:
+    """Runs that may be trained together, and how many of them at most. Raises ValueError for untrainable ones."""
+    yield from by_form({key: run for key, run in runs.items() if isinstance(run, Run)})
+    for group in network_groups({key: run for key, run in runs.items() if isinstance(run, NetworkRun)}, device):
+        yield group, len(group)
+
+
+def by_form(runs: dict[Key, Run]) -> Iterator[tuple[dict[Key, Run], int]]:
+    """Runs of equal form, and how many of them memory allows in one group. Raises ValueError for untrainable ones."""
     forms: dict[object, dict[Key, Run]] = {}
+    known = {
+        id(training): training.form for training in {id(run.training): run.training for run in runs.values()}.values()
+    }
     for key, run in runs.items():
-        forms.setdefault(run.training.form, {})[key] = run
+        forms.setdefault(known[id(run.training)], {})[key] = run
     for group in forms.values():
         example = next(iter(group.values())).training
         model = preflight.check_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
         per_run = 4 * ((8 + _MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
-        size = max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
-        items = list(group.items())
-        for i in range(0, len(items), size):
-            yield dict(items[i : i + size])
+        yield group, max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
 
 
 def _work(groups: Sequence[Mapping[Key, Run | NetworkRun]]) -> int:
@@ -226,7 +263,7 @@ class _Group:
     """One stack on its way from the first step to the last."""
 
     def __init__(
-        self, runs: dict[Key, Run], store: Store, experiment: str, backend: str, device: str, threads: int | None
+        self, runs: dict[Key, Run], store: RunSink, experiment: str, backend: str, device: str, threads: int | None
     ) -> None:
         self.keys, self.runs = zip(*sorted(runs.items(), key=lambda item: stack.examples_of(item[1])))
         self.training = self.runs[0].training
@@ -258,8 +295,9 @@ class _Group:
 
     def run(self, report: _Reporter, checkpoint_seconds: float) -> Iterator[None]:
         """From the first step, or the last checkpoint, to rows in the store; pauses after every evaluation."""
-        started = saved = time.perf_counter()
+        saved = time.perf_counter()
         self._restore_or_start()
+        self.started = saved - self.seconds_before
         every, steps = self.training.evaluate_every, self.training.steps
         while True:
             if self.state.step // every == len(self.curves["validation"]):
@@ -276,7 +314,7 @@ class _Group:
                 report.show(self.label, self.backend)
             self._train(every)
             yield
-        rows = self._rows(time.perf_counter() - started)
+        rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
@@ -348,6 +386,7 @@ class _Group:
         count = len(self.runs)
         self.unmeasured: list[Tensors] = []
         checkpoint = self.store.load_checkpoint(self.name)
+        self.seconds_before = float(checkpoint.meta.get("seconds", 0.0)) if checkpoint else 0.0
         if checkpoint is None:
             start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
             self.state = State.start(start)
@@ -382,7 +421,8 @@ class _Group:
         arrays |= {name: getattr(self, name).cpu().numpy() for name in ("best_validation",)}
         arrays |= {"diverged": self.state.diverged.cpu().numpy()}
         arrays |= {"restarts": self.restarts, "since": self.since}
-        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys})
+        seconds = time.perf_counter() - self.started
+        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys, "seconds": seconds})
 
     # Rows
 

@@ -32,8 +32,7 @@ def gate(training: Training, row: Row) -> float:
 
 def pictures(work: Work, rows: Sequence[Row]) -> list[Picture]:
     """Histograms of the gate, a line for each operation, a column for each model; units of one's own have none."""
-    pairs = [(key, training) for training, keys in zip(work.trainings, work.run_keys) for key in keys]
-    trainings = {key: training for key, training in pairs if isinstance(training, Training)}
+    trainings = work.arithmetic
     gated = [row for row in rows if row.labels["unit"] in gated_recipes()]
     units = list(dict.fromkeys(row.labels["unit"] for row in gated))
     if not units:

@@ -68,7 +68,7 @@ def decorrelation(found: Numbers, y: Numbers) -> float:
 
 def judged(work: Work, rows: Sequence[Row]) -> Iterator[Row]:
     """Every run once for each criterion, with the error and the threshold of that criterion."""
-    known = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
+    known = work.arithmetic
     for row in rows:
         if row.key in known:
             for criterion, error, threshold in scores(known[row.key], row):

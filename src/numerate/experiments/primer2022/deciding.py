@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from numerate.experiments.experiment import Work
 from numerate.report import Metric, text
 from numerate.report.metrics import Measured, arithmetic
-from numerate.results import Key, Row
+from numerate.results import Row
 from numerate.stats import median
 from numerate.tasks.task import Split, Task
 from numerate.train import Training, stack
@@ -163,7 +163,7 @@ def retested(work: Work, rows: Sequence[Row], label: str, tasks: Mapping[object,
 
     An answer is right if it is off by less than ½.
     """
-    trainings: dict[Key, Training] = {key: t for t, keys in zip(work.trainings, work.run_keys) for key in keys}
+    trainings = work.arithmetic
     for row in rows:
         if row.key not in trainings:
             continue

@@ -99,7 +99,7 @@ def imitated(model: nn.Module, weights: Tensor) -> Tensor:
 
 def judged(work: Work, rows: Sequence[Row]) -> list[Row]:
     """The runs on every size of graph and weight of edges, by their share of wrong distances."""
-    trained = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
+    trained = work.arithmetic
     models = [(row, kept_rounded(trained[row.key], row)) for row in rows if row.key in trained]
     found = []
     for most in WEIGHTS:

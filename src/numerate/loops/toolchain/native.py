@@ -17,6 +17,7 @@ from torch import Tensor
 
 from numerate.locks import ForkSafeLock
 from numerate.loops.toolchain import cache_folder, compiler, tracing_memory
+from numerate.loops.toolchain.build_lock import build_lock
 from numerate.loops.toolchain.compiler import CompileError, NoCompiler, available, find_compiler
 
 RECENT = 32
@@ -115,7 +116,9 @@ def _built(kept: cache_folder.Cache, key: str, write: Callable[[Path], None]) ->
     """Raises OSError if the cache cannot hold the library or it cannot be loaded from there."""
     path = kept.path(key, "loop.so")
     if kept.read(key, path.name) is None:
-        kept.add(key, write)
+        with build_lock(kept.folder, key):
+            if kept.read(key, path.name) is None:
+                kept.add(key, write)
     return Library(path)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from numerate.loops.toolchain import cache_folder
+from numerate.loops.toolchain.build_lock import build_lock
 from numerate.loops.toolchain.compiler import CompileError, NoCompiler
 
 OPTIONS = ("--std=c++17", "--restrict", "--extra-device-vectorization")
@@ -80,7 +81,10 @@ def _cubin(source: str, options: tuple[str, ...]) -> bytes:
     key = hashlib.sha256(identity.encode()).hexdigest()[:32]
     try:
         folder = cache_folder.current()
-        return folder.read(key, "loop.cubin") or _kept(folder, key, source, compiled(source, options))
+        if found := folder.read(key, "loop.cubin"):
+            return found
+        with build_lock(folder.folder, key):
+            return folder.read(key, "loop.cubin") or _kept(folder, key, source, compiled(source, options))
     except OSError:  # no place even for temporary files
         return compiled(source, options)
 

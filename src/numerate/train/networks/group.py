@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from numerate.devices import kind_of
 from numerate.recurrent import Recurrent
-from numerate.results import Key, Provenance, Row, Store, canonical
+from numerate.results import Key, Provenance, Row, canonical
 from numerate.results.outcome import below_threshold, best_points
 from numerate.train.backends import notice
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.stack import CHUNK, Stack
+from numerate.train.sink import RunSink
 from numerate.train.stack import shown_name
 
 MOST_POINTS = 200
@@ -116,7 +117,7 @@ class NetworkGroup:
         threads: on a CPU, how many cores.
     """
 
-    def __init__(self, runs: dict[Key, NetworkRun], store: Store, experiment: str, device: str, threads: int) -> None:
+    def __init__(self, runs: dict[Key, NetworkRun], store: RunSink, experiment: str, device: str, threads: int) -> None:
         self.keys, self.runs = tuple(runs), tuple(runs.values())
         self.training = self.runs[0].training
         self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
