@@ -1,0 +1,120 @@
+"""What the page shows: one or more results folders, the experiments, and what an address asks about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from numerate.experiments import experiments
+from numerate.experiments.experiment import SIZES
+from numerate.page.computing import Computing
+from numerate.page.index import ALL, Filter, Index
+from numerate.page.sizes import Sizes, best_size
+
+FILTER = "is."
+"""Before the name of a label in an address: ``is.unit=NMU&is.range=[1,2]``."""
+
+
+class NotFound(ValueError):
+    """An address that leads nowhere, said in one sentence."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The part of an address behind the question mark."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Query":
+        return cls(tuple(parse_qsl(text, max_num_fields=500)))
+
+    def get(self, name: str, default: str = "") -> str:
+        return dict(self.pairs).get(name, default)
+
+    def number(self, name: str, default: int = 0) -> int:
+        text = self.get(name)
+        return int(text) if text.isdecimal() and len(text) < 10 else default
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        wanted: dict[str, list[str]] = {}
+        for name, value in self.pairs:
+            if name.startswith(FILTER):
+                wanted.setdefault(name.removeprefix(FILTER), []).append(value)
+        return tuple(Filter(name, tuple(values)) for name, values in sorted(wanted.items()))
+
+    def __str__(self) -> str:
+        return urlencode(self.pairs)
+
+
+@dataclass
+class Source:
+    """A results folder that is shown."""
+
+    folder: Path
+    index: Index
+
+
+@dataclass
+class Site:
+    """Everything that views ask; used by one thread, which also made it."""
+
+    sources: list[Source]
+    sizes: Sizes
+    computing: Computing = field(default_factory=Computing)
+
+    @classmethod
+    def of(cls, folders: Sequence[Path]) -> "Site":
+        sizes = Sizes(experiments())
+        members = list(sizes.members())
+        site = cls([Source(folder, Index(folder / "results.sqlite")) for folder in folders], sizes)
+        for source in site.sources:
+            source.index.add_members(members)
+        site.refresh()
+        return site
+
+    def refresh(self) -> str:
+        """Take in what was stored meanwhile; a text that differs when anything has changed."""
+        for source in self.sources:
+            if source.index.refresh():
+                self.sizes.adopt(source.index)
+        return f"{'.'.join(str(source.index.version) for source in self.sources)}-{self.computing.version}"
+
+    def close(self) -> None:
+        self.computing.close()
+        for source in self.sources:
+            source.index.close()
+
+    def source(self, query: Query) -> Source:
+        number = query.number("source")
+        if number >= len(self.sources):
+            raise NotFound(f"there is no results folder {number}; there are {len(self.sources)}")
+        return self.sources[number]
+
+    def progress(self, index: Index) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+        """Experiment -> size -> (finished, total)."""
+        finished = index.finished()
+        found: dict[str, dict[str, tuple[int, int]]] = {}
+        for (id, size), total in self.sizes.totals.items():
+            if total:
+                found.setdefault(id, {})[size] = finished.get((id, size), 0), total
+        return found
+
+    def sizes_of(self, index: Index, experiment: str) -> dict[str, tuple[int, int]]:
+        """The sizes that have finished runs; everything stored under its name for an experiment that is not ours."""
+        progress = {size: done for size, done in self.progress(index).get(experiment, {}).items() if done[0]}
+        stored = index.experiments().get(experiment, 0)
+        if stored and (not progress or experiment not in self.sizes.experiments):
+            progress[ALL] = stored, stored
+        return progress
+
+    def size(self, index: Index, experiment: str, asked: str) -> str:
+        """The size asked for, else the best there is. Raises NotFound for an experiment or a size without runs."""
+        known = self.sizes_of(index, experiment)
+        if asked and asked not in (*SIZES, ALL):
+            raise NotFound(f"there is no size {asked!r}; there are {', '.join(SIZES)} and {ALL}")
+        size = asked or best_size(known) or next(iter(known), "")
+        if not size and experiment not in self.sizes.experiments:
+            raise NotFound(f"there are no runs of {experiment!r} in {index.path}")
+        return size or "quick"
