@@ -8,8 +8,7 @@ from typing import Any
 
 from numerate.labels import printable
 from numerate.page.index import Group, decoded_labels, value_text
-from numerate.published import show_range
-from numerate.report import ARITHMETIC, SOLVED_AT, SUCCESS, Cell, Comparison, Layout, Metric
+from numerate.report import SOLVED_AT, SUCCESS, Cell, Comparison, Layout, Metric
 from numerate.report.comparison import OPERATIONS, series_name, x_name
 from numerate.report.figures import looks
 from numerate.report.tables import interval

@@ -43,7 +43,7 @@ class Computing:
     def is_current(self, name: Hashable, version: object) -> bool:
         """Whether a result of this version is there, or one of an earlier version is and a newer is under way."""
         done, running = self._done.get(name), self._asked.get(name)
-        return done is not None and (done.version == version or running is not None and not running.done())
+        return done is not None and (done.version == version or (running is not None and not running.done()))
 
     def latest(self, name: Hashable) -> Computed | None:
         return self._done.get(name)

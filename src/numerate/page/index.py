@@ -108,7 +108,7 @@ class Index:
 
     def refresh(self) -> bool:
         """Take in what was stored since the last call; True if that was anything."""
-        if self._file is None and self.path.exists() or self._file is not None and self._file.is_lost():
+        if (self._file is None and self.path.exists()) or (self._file is not None and self._file.is_lost()):
             self._start_again()
         if self._file is None:
             return False
@@ -164,7 +164,7 @@ class Index:
             provenance = _provenance(*around)
             yield (
                 *(config, seed, status, stopped_at, reason, scores),
-                *(outcome and (outcome.solved, outcome.solved_at) or (None, None)),
+                *((outcome and (outcome.solved, outcome.solved_at)) or (None, None)),
                 *(error, outcome and outcome.sparsity, outcome and outcome.snapped),
                 *(
                     provenance.backend,

@@ -1,6 +1,7 @@
 """The server of the page: for this machine alone, and only for reading."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
@@ -222,7 +223,12 @@ class Server:
         return f"http://{HOST}:{self.port}/"
 
     def run(self) -> None:
-        self.uvicorn.run([self.socket])
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-4)  # SQLite lets go of the interpreter at every record: a view waits for each of them
+        try:
+            self.uvicorn.run([self.socket])
+        finally:
+            sys.setswitchinterval(before)
 
     def __enter__(self) -> "Server":
         self._thread = threading.Thread(target=self.run, daemon=True)

@@ -107,5 +107,6 @@ def _compare(data: Data) -> Lines:
 
 
 VIEWS: dict[str, Callable[[Data], Lines]] = {
-    "start": _start, "experiment": _experiment, "runs": _runs, "run": _run, "leaderboard": _leaderboard, "compare": _compare,
+    "start": _start, "experiment": _experiment, "runs": _runs, "run": _run, "leaderboard": _leaderboard,
+    "compare": _compare,
 }  # fmt: skip

@@ -19,7 +19,7 @@ def start(site: Site, query: Query, wait: bool = False) -> Data:
     cards, others = [], []
     for id, experiment in site.sizes.experiments.items():
         done = {size: counts for size, counts in progress.get(id, {}).items() if counts[0]}
-        if done or id not in progress and isinstance(experiment.show, PicturePage):
+        if done or (id not in progress and isinstance(experiment.show, PicturePage)):
             cards.append(_card(site, query, id, done, wait))
         else:
             others.append({"id": id, "title": experiment.title, "command": f"numerate run {id}"})
