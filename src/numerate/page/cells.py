@@ -25,6 +25,9 @@ METRICS = (SUCCESS, SOLVED_AT)
 MOST_CELLS = 6000
 """A page of more is slow to lay out: filters then choose."""
 
+ORDER = tuple(OPERATIONS.values())
+"""Operations stand in the order of the papers."""
+
 rate = cache(wilson)
 
 
@@ -51,7 +54,8 @@ class Placing:
 
     def place(self, labels: Mapping[str, Any]) -> tuple[str, str, Any]:
         panel = " · ".join(shown(labels.get(name, "–"), name) for name in self.panels)
-        return panel, series_name(shown(labels.get(self.series, "–"))), frozen(labels.get(self.x, ""))
+        x = frozen(labels.get(self.x, ""))
+        return panel, series_name(shown(labels.get(self.series, "–"))), shown(x, self.x) if isinstance(x, str) else x
 
     def where(self, labels: Mapping[str, Any]) -> Where:
         names = [*self.panels, self.series, self.x]
@@ -76,10 +80,10 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
-def counted_cells(groups: Sequence[Group]) -> Data:
-    """Rates of success from counts alone; the layout follows from the labels."""
+def counted_cells(groups: Sequence[Group], placing: Placing | None = None) -> Data:
+    """Rates of success from counts alone; without a ``placing`` it follows from the labels."""
     labels = [decoded_labels(group.labels) for group in groups]
-    placing = Placing.of(labels)
+    placing = placing or Placing.of(labels)
     merged: dict[tuple[str, str, Any], Data] = {}
     for group, each in zip(groups, labels):
         cell = merged.setdefault(placing.place(each), _empty(placing.where(each), group.own))
@@ -89,7 +93,7 @@ def counted_cells(groups: Sequence[Group]) -> Data:
         cell["diverged"] += group.diverged
         cell["steps"] += (group.solved_at or 0.0) * group.solved
     cells = [_counted(place, cell) for place, cell in merged.items()]
-    panels, series, xs = Layout().sorted(merged, ())
+    panels, series, xs = Layout(panels=ORDER, xs=ORDER).sorted(merged, ())
     data = _around(cells, panels, series, xs, METRICS)
     data["titles"] = {panel: panel for panel in panels}
     return data | {"x_title": placing.x.capitalize(), "series_title": placing.series.capitalize()}

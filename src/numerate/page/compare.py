@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numerate.page.cells import Data, counted_cells, estimate, rate
-from numerate.page.index import Filter
+from numerate.page.cells import Data, Placing, counted_cells, estimate, rate
+from numerate.page.index import Filter, decoded_labels
 from numerate.page.site import NotFound, Query, Site
 from numerate.report.metrics import SUCCESS
 from numerate.report.text import p_value
@@ -55,10 +55,10 @@ def compare(site: Site, query: Query, wait: bool = False) -> Data:
         return base | {"cells": [], "size": "", "sizes": [], "counts": {}}
     size = site.size(index, id, query.get("size"))
     both = [
-        counted_cells(site.sources[side.source].index.groups(id, size, (*side.filters, *query.filters)))
-        for side in (first, second)
+        site.sources[side.source].index.groups(id, size, (*side.filters, *query.filters)) for side in (first, second)
     ]
-    cells = _cells(both)
+    placing = Placing.of(decoded_labels(group.labels) for groups in both for group in groups)
+    cells = _cells([counted_cells(groups, placing) for groups in both])
     words = [cell["verdict"] for cell in cells]
     return base | {
         "size": size,
@@ -96,7 +96,8 @@ def _offered(site: Site, first: Side, second: Side) -> list[str]:
 
 def _cells(both: Sequence[Data]) -> list[Data]:
     places = [{(c["panel"], c["series"], c["x"]): c for c in data["cells"]} for data in both]
-    order = list(dict.fromkeys([*places[0], *places[1]]))
+    ranks = [{name: i for i, name in enumerate(_joined(both, key))} for key in ("panels", "series", "xs")]
+    order = sorted({*places[0], *places[1]}, key=lambda place: [rank[name] for rank, name in zip(ranks, place)])
     counts = [tuple(_counts(found.get(place)) for found in places) for place in order]
     found = verdicts([(a, b if b[1] else None) for a, b in counts])
     words = {"not published": "one side only", "too few runs": "too few runs"}
@@ -109,6 +110,11 @@ def _cells(both: Sequence[Data]) -> list[Data]:
         }
         for place, (a, b), verdict in zip(order, counts, found)
     ]  # fmt: skip
+
+
+def _joined(both: Sequence[Data], key: str) -> list[str]:
+    """Names of both sides in the order of the first, then those of the second alone."""
+    return list(dict.fromkeys(name for data in both for name in data[key]))
 
 
 def _counts(cell: Data | None) -> tuple[int, int]:

@@ -94,7 +94,7 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
     yield "outcome", outcome_text(row)
     yield "status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else "")
     for score in sorted(row.scores):
-        yield score.replace("_", " "), scientific(row.scores[score])
+        yield score.replace("_", " "), _number(row.scores[score])
     for setting in ("model", "task", "optimiser", "penalties", "restart"):
         if row.config.get(setting):
             yield setting, brief(row.config[setting])
@@ -105,6 +105,11 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
     yield "trained", around.created
     for name, value in {**around.versions, **around.hardware}.items():
         yield name, str(value)
+
+
+def _number(value: float) -> str:
+    """Steps and counts in full, errors as powers of ten."""
+    return f"{value:,.0f}" if value >= 1 and value.is_integer() and value < 1e9 else scientific(value)
 
 
 def _weight(name: str, values: Any) -> Data | None:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def application(folders: Sequence[Path], port: int) -> Any:
     """The application; ``port``: the one that it may be asked by."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> Any:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.site = Site.of(folders)  # in the thread that answers: an SQLite connection belongs to one
         start(app.state.site, Query())  # the comparisons begin before the first reader comes
         yield

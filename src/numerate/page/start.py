@@ -1,11 +1,12 @@
 """The start page: every experiment, its picture, its verdicts and how far it is."""
 
 from typing import Any
+from urllib.parse import quote
 
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.labels import printable
 from numerate.page.cells import Data, counted_cells, thumbnail
-from numerate.page.experiment import comparison_of
+from numerate.page.experiment import comparison_of, pictures_of
 from numerate.page.index import ALL, Index
 from numerate.page.site import Query, Site
 from numerate.page.sizes import best_size
@@ -49,6 +50,8 @@ def _card(site: Site, query: Query, id: str, done: dict[str, tuple[int, int]], w
         card["claims"] = len([claim for claim in data.get("claims", ()) if claim["word"] == "holds"])
     else:
         card["picture"] = True
+        if wait and (drawn := pictures_of(site, query, id, size, wait=True)) and drawn.value:
+            card["svg"] = f"data:image/svg+xml,{quote(drawn.value['pictures'][0]['svg'])}"
     return card
 
 
