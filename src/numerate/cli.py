@@ -377,6 +377,21 @@ def rows_rescue(
 
 
 @app.command()
+def page(
+    out: Out = Path("results"),
+    with_: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another results folder to compare with; may be repeated.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1 (default: 8127, or a free one).")] = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Show a results folder as a page in the browser, live while runs go on; on this machine alone, and read-only."""
+    from numerate.page.serving import serve
+
+    serve([out, *(with_ or [])], port, browser)
+
+
+@app.command()
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; it is compiled anew.")] = False,
 ) -> None:

@@ -35,6 +35,8 @@ TABLES = (
   labels TEXT NOT NULL, own INTEGER NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS temp.members_by_size ON members (experiment, size)",
     "CREATE TEMP TABLE IF NOT EXISTS fresh (config_hash TEXT NOT NULL, seed INTEGER NOT NULL)",
+    """CREATE TEMP TABLE IF NOT EXISTS refused (
+  config_hash TEXT NOT NULL, seed INTEGER NOT NULL, PRIMARY KEY (config_hash, seed)) WITHOUT ROWID""",
 )
 
 OF_NAME = """SELECT labels, 0 AS own, outcomes.* FROM names JOIN outcomes USING (config_hash, seed)
@@ -99,12 +101,17 @@ class Index:
     # Reading the file
 
     def _connect(self) -> None:
-        self._file = ResultsFile(self.path, readonly=True) if self.path.exists() else None
-        self.db = self._file.db if self._file else sqlite3.connect(":memory:", isolation_level=None)
+        file = ResultsFile(self.path, readonly=True) if self._is_there() else None
+        self._file, self._seen = file, None
+        self.db = file.db if file else sqlite3.connect(":memory:", isolation_level=None)
         self.db.execute("PRAGMA temp_store = MEMORY")
         self.db.create_function("label", 2, label_value, deterministic=True)
         for statement in TABLES:
             self.db.execute(statement)
+
+    def _is_there(self) -> bool:
+        """Whether the file is there and has been written; one that is just being made is empty."""
+        return self.path.exists() and self.path.stat().st_size > 0
 
     def refresh(self) -> bool:
         """Take in what was stored since the last call; True if that was anything."""
@@ -122,21 +129,21 @@ class Index:
         return True
 
     def _start_again(self) -> None:
-        members = self.db.execute("SELECT * FROM members").fetchall()
-        self.close()
-        self._seen = None
+        before = self.db
+        members = before.execute("SELECT * FROM members").fetchall()
         self._connect()
+        before.close()
         self.add_members(Member(*record) for record in members)
 
     def _take_in(self, file: ResultsFile) -> None:
-        count = "SELECT (SELECT count(*) FROM main.runs) < (SELECT count(*) FROM outcomes)"
-        if self.db.execute(count).fetchone()[0]:  # damaged runs were removed
-            for table in ("outcomes", "names"):
+        known = "(SELECT count(*) FROM outcomes) + (SELECT count(*) FROM refused)"
+        if self.db.execute(f"SELECT (SELECT count(*) FROM main.runs) < {known}").fetchone()[0]:  # some were removed
+            for table in ("outcomes", "names", "refused"):
                 self.db.execute(f"DELETE FROM {table}")
         self.db.execute("DELETE FROM fresh")
         self.db.execute(
             """INSERT INTO fresh SELECT config_hash, seed FROM main.runs
-               EXCEPT SELECT config_hash, seed FROM outcomes"""
+               EXCEPT SELECT config_hash, seed FROM outcomes EXCEPT SELECT config_hash, seed FROM refused"""
         )
         marks = ", ".join("?" * 15)
         self.db.execute("BEGIN")
@@ -186,6 +193,18 @@ class Index:
             return judge(row), None
         except (ValueError, TypeError, LookupError):
             return None, None
+
+    def leave_out(self, keys: Iterable[Key]) -> None:
+        """Runs that are not as they were written: they are counted nowhere."""
+        for key in keys:
+            if self.db.execute("INSERT OR IGNORE INTO refused VALUES (?, ?)", key).rowcount:
+                for table in ("outcomes", "names"):
+                    self.db.execute(f"DELETE FROM {table} WHERE config_hash = ? AND seed = ?", key)
+                self.version += 1
+
+    def refused(self) -> int:
+        """How many runs are left out."""
+        return self.db.execute("SELECT count(*) FROM refused").fetchone()[0]
 
     # Which runs belong to which size
 

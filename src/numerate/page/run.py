@@ -129,7 +129,7 @@ def typeset(row: Row) -> Data:
     found = learnt_expression(row, Maker(shown_kinds()))
     if isinstance(found, WithoutFormula):
         return {"text": f"({found})", "math": []}
-    lines = list(found) if isinstance(found, sympy.MatrixBase) else [found]
+    lines: list[Any] = found.flat() if isinstance(found, sympy.MatrixBase) else [found]
     text = str(found)
     if len(text) > LONGEST_FORMULA or len(lines) > MOST_OUTPUTS:
         return {"text": text[: 10 * LONGEST_FORMULA], "math": []}

@@ -198,7 +198,7 @@ async def _refuse(send: Any, status: int, text: bytes) -> None:
 
 
 class Server:
-    """A page being served, in this thread (:meth:`run`) or in one of its own (``with``).
+    """A page that is served, in a thread of its own, inside a ``with`` block.
 
     Args:
         folders: results folders; the first is the one that is shown.
@@ -213,6 +213,7 @@ class Server:
         try:
             self.socket.bind((HOST, port))
         except OSError as error:
+            self.socket.close()
             raise ValueError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(application(folders, self.port), log_level="warning", access_log=False, ws="none")
@@ -233,9 +234,16 @@ class Server:
     def __enter__(self) -> "Server":
         self._thread = threading.Thread(target=self.run, daemon=True)
         self._thread.start()
-        while not self.uvicorn.started and self._thread.is_alive():
-            threading.Event().wait(0.02)
+        while not self.uvicorn.started:
+            if not self._thread.is_alive():
+                raise RuntimeError("the page could not be started")
+            self._thread.join(0.02)
         return self
+
+    def wait(self) -> None:
+        """Until the server ends, which Ctrl-C asks for."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
 
     def __exit__(self, *_: object) -> None:
         self.uvicorn.should_exit = True

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from numerate.experiments import experiments
 from numerate.experiments.experiment import SIZES
+from numerate.page.checking import Checking
 from numerate.page.computing import Computing
-from numerate.page.index import ALL, Filter, Index
+from numerate.page.index import ALL, Filter, Index, Member
 from numerate.page.sizes import Sizes, best_size
 
 FILTER = "is."
@@ -53,7 +55,16 @@ class Source:
     """A results folder that is shown."""
 
     folder: Path
-    index: Index
+
+    def __post_init__(self) -> None:
+        path = self.folder / "results.sqlite"
+        self.index, self.checking = Index(path), Checking(path)
+
+
+@cache
+def _every_size() -> tuple[Sizes, list[Member]]:
+    sizes = Sizes(experiments())
+    return sizes, list(sizes.members())
 
 
 @dataclass
@@ -66,9 +77,8 @@ class Site:
 
     @classmethod
     def of(cls, folders: Sequence[Path]) -> "Site":
-        sizes = Sizes(experiments())
-        members = list(sizes.members())
-        site = cls([Source(folder, Index(folder / "results.sqlite")) for folder in folders], sizes)
+        sizes, members = _every_size()
+        site = cls([Source(folder) for folder in folders], sizes)
         for source in site.sources:
             source.index.add_members(members)
         site.refresh()
@@ -77,8 +87,12 @@ class Site:
     def refresh(self) -> str:
         """Take in what was stored meanwhile; a text that differs when anything has changed."""
         for source in self.sources:
-            if source.index.refresh():
-                self.sizes.adopt(source.index)
+            index = source.index
+            if index.refresh():
+                self.sizes.adopt(index)
+            checked = self.computing.get(("checked", str(index.path)), index.version, source.checking.damaged)
+            if checked and checked.value:
+                index.leave_out(checked.value)
         return f"{'.'.join(str(source.index.version) for source in self.sources)}-{self.computing.version}"
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ def start(site: Site, query: Query, wait: bool = False) -> Data:
         "title": "Results",
         "folder": str(source.folder),
         "runs": index.total(),
+        "refused": index.refused(),
         "cards": cards,
         "others": others,
         "under_way": under_way(site, index),
@@ -50,7 +51,7 @@ def _card(site: Site, query: Query, id: str, done: dict[str, tuple[int, int]], w
         card["claims"] = len([claim for claim in data.get("claims", ()) if claim["word"] == "holds"])
     else:
         card["picture"] = True
-        if wait and (drawn := pictures_of(site, query, id, size, wait=True)) and drawn.value:
+        if wait and (drawn := pictures_of(site, query, id, size)) and drawn.value:  # those that are drawn already
             card["svg"] = f"data:image/svg+xml,{quote(drawn.value['pictures'][0]['svg'])}"
     return card
 
