@@ -11,7 +11,9 @@ import pytest
 from numerate.experiments import Options, select
 from numerate.page.server import Server
 from numerate.results import Store
-from numerate.train import train
+from numerate.tasks import SingleModule
+from numerate.train import Training, train
+from numerate.units import NAU
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 expect = playwright.expect
@@ -46,7 +48,7 @@ def test_from_a_number_to_its_runs_to_one_of_them(visit):
     assert page.locator(".curves canvas").is_visible()
     page.locator("tbody tr").last.get_by_role("link").click()
     page.locator("math").wait_for()
-    assert page.locator("math").inner_text().replace("\n", "") == "y=x1x2"
+    assert page.locator("math").text_content() == "y=x1x2"
     assert texts(page, ".weight td")[:2] == ["1", "1"]
     assert "--units NMU --ranges '[-1.2,-1.1)'" in page.inner_text("main")
     assert page.get_by_text("Configuration, as it is stored").is_visible()
@@ -73,7 +75,7 @@ def test_a_filter_is_part_of_the_address(visit):
     page = visit(TABLE)
     page.get_by_text("agree with the published").wait_for()
     page.locator("summary", has_text="unit").click()
-    page.get_by_label("Real NPU").check()
+    page.get_by_role("checkbox", name="Real NPU").check()
     page.wait_for_url("**is.unit=Real*")
     expect(page.locator(".heat tbody tr")).to_have_count(1)
     again = visit(page.url.removeprefix(page.url.split("/experiment")[0]))
@@ -169,21 +171,21 @@ def test_nothing_is_wider_than_a_narrow_screen(theme, visit):
 
 
 def test_runs_arrive_while_they_are_trained(visit, tmp_path):
-    (experiment,) = select(["primer2022/table9"])
-    work = experiment.work(Options(size="smoke", units=("NAU",)))
+    def run(seeds):
+        small = Training(NAU, SingleModule("add"), seeds, steps=20, evaluate_every=10, batch=8, evaluation_size=16)
+        with Store(tmp_path / "results.sqlite") as store:
+            train([small], store, experiment="live", backend="stacked", threads=1)
+
     with Server([tmp_path]) as server:
         page = visit("/", address=server.address.rstrip("/"))
         assert "There are no runs yet" in page.inner_text("main")
-
-        def run():
-            with Store(tmp_path / "results.sqlite") as store:
-                train(work.trainings, store, experiment="primer2022/table9", backend="stacked", threads=1)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        page.get_by_role("heading", name="4 runs").wait_for()
-        thread.join()
-        assert "4 of 20" in page.locator(".card", has_text="Table 9").inner_text()
+        for seeds, heading in (((0, 1), "2 runs"), ((0, 1, 2), "3 runs")):
+            thread = threading.Thread(target=run, args=[seeds])
+            thread.start()
+            page.get_by_role("heading", name=heading).wait_for()
+            thread.join()
+        assert "3 runs" in page.locator(".card", has_text="live").inner_text()
+        page.close()
 
 
 def paint(page):

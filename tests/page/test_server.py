@@ -144,6 +144,14 @@ def test_csv_runs_no_formula_in_a_spreadsheet(server):
         assert len(text.splitlines()) > 1
 
 
+def test_a_picture_follows_the_theme_and_may_run_nothing(server):
+    answer, svg = ask(server, "/picture?experiment=primer2022%2Ffigure10")
+    assert (answer.status, answer.getheader("Content-Type")) == (200, "image/svg+xml")
+    assert "sandbox" in (answer.getheader("Content-Security-Policy") or "")
+    assert svg.startswith("<svg")
+    assert "prefers-color-scheme: dark" in svg
+
+
 def test_data_inside_a_script_element_cannot_end_it():
     assert "<" not in json_text({"title": "</script><script>"})
     assert json.loads(json_text({"title": "</script>\u2028"})) == {"title": "</script>\u2028"}
