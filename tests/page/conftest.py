@@ -19,7 +19,7 @@ def folders(tmp_path_factory):
     """Ours with units of the user's own, and another folder in which NALU always fails, by another version."""
     first = samples.folder(tmp_path_factory.mktemp("first"), [*samples.table(), *samples.own(), *samples.strange()])
     failed = [
-        replace(row, scores=row.scores | {"best_test": 1.0}) if row.labels["unit"] == "NMU" else row
+        replace(row, scores={**row.scores, "best_test": 1.0}) if row.labels["unit"] == "NMU" else row
         for row in samples.table(seed=1)
     ]
     return [first, samples.folder(tmp_path_factory.mktemp("second"), failed)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from numerate import published
 from numerate.experiments import Options, select
+from numerate.experiments.experiment import Size
 from numerate.results import Provenance, Row, Store
 from numerate.train import Training
 
@@ -39,7 +40,7 @@ def finished(training: Training, seed: int, experiment: str, solved: bool, **cha
     return replace(row, **changes)
 
 
-def table(experiment: str = "primer2022/table11", size="quick", seed: int = 0) -> Iterator[Row]:
+def table(experiment: str = "primer2022/table11", size: Size = "quick", seed: int = 0) -> Iterator[Row]:
     """All runs of a table of the Primer, solved as often as the paper says."""
     draw = np.random.default_rng(seed)
     for training in select([experiment])[0].work(Options(size=size)).trainings:

@@ -219,5 +219,5 @@ def test_five_thousand_and_a_hundred_thousand_runs(seeds, limit, visit, tmp_path
             page.locator(selector).first.wait_for()
             seconds = time.perf_counter() - start
             print(f"{207 * seeds} runs, {path}: whole {seconds:.2f} s, first paint {paint(page):.2f} s")
-            assert seconds < limit + 0.5  # a browser's new window included
             assert paint(page) < limit
+            assert seconds < 3 * limit  # all of the view, in a new window, while verdicts are computed beside

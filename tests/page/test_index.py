@@ -9,7 +9,7 @@ import pytest
 
 from numerate.experiments import experiments
 from numerate.page.cells import counted_cells
-from numerate.page.index import ALL, Filter, Index
+from numerate.page.index import ALL, SEED, Filter, Index
 from numerate.page.site import NotFound, Query, Site
 from numerate.page.sizes import Sizes, best_size, spans
 from numerate.results import Key, Store
@@ -46,7 +46,7 @@ def test_filters_take_labels_and_facts_of_runs(index, rows):
     wanted = [row for row in rows if row.labels["unit"] == "NAU" and tuple(row.labels["range"]) == (1.0, 2.0)]
     found = index.groups("primer2022/table9", ALL, [Filter("unit", ("NAU",)), Filter("range", ("[1,2]",))])
     assert sum(group.runs for group in found) == len(wanted) == 2
-    assert sum(g.runs for g in index.groups("primer2022/table9", ALL, [Filter("seed", ("0",))])) == len(rows) / 2
+    assert sum(g.runs for g in index.groups("primer2022/table9", ALL, [Filter(SEED, ("0",))])) == len(rows) / 2
     assert index.groups("primer2022/table9", ALL, [Filter("unit", ("' OR 1=1 --",))]) == []
 
 
@@ -91,7 +91,7 @@ def test_runs_belong_to_sizes_by_their_keys_whoever_stored_them(tmp_path):
     progress = site.progress(index)
     assert progress["primer2022/table9"]["smoke"] == (20, 20)
     assert progress["primer2022"]["smoke"] == (20, 92)  # which holds Table 9
-    assert progress["primer2022/table11"]["quick"] == (0, 630)  # one's own are not counted
+    assert progress["primer2022/table11"] == {"all": (90, 90)}  # one's own are no progress of a size
     assert sum(group.runs for group in index.groups("primer2022/table11", "quick")) == 90
     assert all(group.own for group in index.groups("primer2022/table11", "quick"))
     with pytest.raises(NotFound, match="no size 'large'"):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from http.client import HTTPConnection
+from typing import Any
 from urllib.parse import urlencode
 
 import page_samples as samples
@@ -27,7 +28,7 @@ def ask(server, path, method="GET", **headers):
     return answer, body.decode()
 
 
-def data(server, view, **query):
+def data(server, view, **query) -> Any:
     answer, body = ask(server, f"/api/{view}?{urlencode(query)}")
     return json.loads(body) if answer.status == 200 else (answer.status, json.loads(body)["error"])
 
@@ -166,10 +167,12 @@ def test_a_damaged_run_is_told_and_not_shown(tmp_path):
     db.close()
     with Server([tmp_path]) as server:
         assert "is not as it was written" in data(server, "run", key=f"{rows[0].key.config}-0")[1]
-        for _ in range(100):  # every run is looked at once the page is there
-            if (start := data(server, "start"))["refused"]:
+        start = data(server, "start")
+        for _ in range(200):  # every run is looked at once the page is there
+            if start["refused"]:
                 break
             time.sleep(0.05)
+            start = data(server, "start")
         assert (start["runs"], start["refused"]) == (10, 10)
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("tensorboardX", reason="event files need tensorboardX")
 
 def scalars(path):
     """(tag, step) -> value, from the records of an event file: length, checksum, message, checksum."""
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.event_pb2 import Event  # type: ignore[attr-defined]
 
     data, found = path.read_bytes(), {}
     while data:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numerate.page.cells import Data, Placing, counted_cells, estimate, rate
-from numerate.page.index import Filter, decoded_labels
+from numerate.page.index import VERSION, Filter, decoded_labels
 from numerate.page.site import NotFound, Query, Site
 from numerate.report.metrics import SUCCESS
 from numerate.report.text import p_value
@@ -27,7 +27,7 @@ class Side:
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        return (Filter("numerate", (self.version,)),) if self.version else ()
+        return (Filter(VERSION, (self.version,)),) if self.version else ()
 
     def __str__(self) -> str:
         return f"{self.source}@{self.version}" if self.version else str(self.source)
@@ -62,7 +62,7 @@ def compare(site: Site, query: Query, wait: bool = False) -> Data:
     words = [cell["verdict"] for cell in cells]
     return base | {
         "size": size,
-        "sizes": [{"name": n, "finished": f, "total": t} for n, (f, t) in site.sizes_of(index, id).items()],
+        "sizes": site.sizes_of(index, id),
         "cells": cells,
         "counts": {word: words.count(word) for word in dict.fromkeys(words)},
     }
@@ -88,9 +88,7 @@ def _offered(site: Site, first: Side, second: Side) -> list[str]:
     """Experiments with runs on either side."""
     ids: dict[str, None] = {}
     for side in (first, second):
-        index = site.sources[side.source].index
-        finished = [id for (id, _), count in index.finished().items() if count]
-        ids |= dict.fromkeys([*finished, *index.experiments()])
+        ids |= dict.fromkeys(site.progress(site.sources[side.source].index))
     return list(ids)
 
 

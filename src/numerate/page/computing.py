@@ -5,7 +5,7 @@ the browser that something is ready.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from numerate.experiments import Work
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.page.cells import Data, compared_cells
-from numerate.page.index import light_rows
+from numerate.page.index import Records, light_rows
 from numerate.report import Claim, figures
 from numerate.report.comparison import series_name
 from numerate.results import Key, Row, Store
@@ -41,9 +41,13 @@ class Computing:
         self._asked: dict[Hashable, Future[None]] = {}
 
     def is_current(self, name: Hashable, version: object) -> bool:
-        """Whether a result of this version is there, or one of an earlier version is and a newer is under way."""
+        """Whether a result of this version is there, or one is under way: it need not be asked for now."""
         done, running = self._done.get(name), self._asked.get(name)
-        return done is not None and (done.version == version or (running is not None and not running.done()))
+        return (done is not None and done.version == version) or (running is not None and not running.done())
+
+    @property
+    def idle(self) -> bool:
+        return all(running.done() for running in self._asked.values())
 
     def latest(self, name: Hashable) -> Computed | None:
         return self._done.get(name)
@@ -51,11 +55,9 @@ class Computing:
     def get(self, name: Hashable, version: object, work: Callable[[], Any], *, wait: bool = False) -> Computed | None:
         """The latest result, which may be of an earlier version; None if there is none yet."""
         if not self.is_current(name, version):
-            running = self._asked.get(name)
-            if running is None or running.done():
-                running = self._asked[name] = self._pool.submit(self._compute, name, version, work)
-            if wait:
-                running.result()
+            self._asked[name] = self._pool.submit(self._compute, name, version, work)
+        if wait and (running := self._asked.get(name)):
+            running.result()
         return self.latest(name)
 
     def _compute(self, name: Hashable, version: object, work: Callable[[], Any]) -> None:
@@ -77,18 +79,18 @@ def complete(path: Path, rows: Sequence[Row]) -> list[Row]:
     return [whole[row.key].relabelled(row.experiment, row.labels) for row in rows if row.key in whole]
 
 
-def compare(work: Work, records: Sequence[Mapping[str, Any]], path: Path) -> Data:
+def compare(work: Work, records: Records, path: Path) -> Data:
     """The cells of the report of these runs; with curves and weights only where the comparison looks at them."""
     show = work.experiment.show
     assert isinstance(show, ComparisonPage)
     rows = light_rows(work.experiment.id, records)
-    own = {str(row.key) for row, record in zip(rows, records) if record["own"]}
+    own = {row.key for row, own in zip(rows, records.column("own")) if own}
     try:
         compared = show.compare(rows, work.options)
     except (LookupError, AttributeError, ValueError):
         rows = complete(path, rows)
         compared = show.compare(rows, work.options)
-    mine = {series_name(row.labels[compared.layout.series]) for row in rows if str(row.key) in own}
+    mine = {series_name(row.labels[compared.layout.series]) for row in rows if row.key in own}
     data = compared_cells(compared, rows, mine)
     return data | {"claims": _claims(show.claims_of(compared, work.options))}
 

@@ -8,7 +8,6 @@ from numerate.page.cells import Data, counted_cells, shown
 from numerate.page.computing import Computed, compare, draw
 from numerate.page.index import ALL, Filter, Group, Index, decoded_labels, value_text
 from numerate.page.site import Query, Site
-from numerate.results import Key
 
 MOST_CHOICES = 300
 
@@ -37,10 +36,7 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
         "reasons": list(known.reasons) if known else [],
         "command": command(site.sizes.works[id, size]) if known and size != ALL else "",
         "size": size,
-        "sizes": [
-            {"name": name, "finished": finished, "total": total}
-            for name, (finished, total) in site.sizes_of(index, id).items()
-        ],
+        "sizes": site.sizes_of(index, id),
         "runs": sum(group.runs for group in everything),
         "choices": choices(index, id, size, everything),
         "filters": {name: list(values) for name, values in filters},
@@ -72,10 +68,10 @@ def comparison_of(
     index = site.source(query).index
     work = site.sizes.works[id, size]
     name = ("comparison", str(index.path), id, size, tuple(filters))
-    if site.computing.is_current(name, index.version):
+    if site.computing.is_current(name, index.version) and not wait:
         return site.computing.latest(name)
-    records = index.runs(id, size, filters)
-    if not records:
+    records = index.records(id, size, filters)
+    if not records.values:
         return None
     return site.computing.get(name, index.version, lambda: compare(work, records, index.path), wait=wait)
 
@@ -108,7 +104,7 @@ def pictures_of(site: Site, query: Query, id: str, size: str, wait: bool = False
     """Pictures and tables of an experiment that is no comparison, drawn from the runs there are."""
     index = site.source(query).index
     work = site.sizes.works[id, size]
-    keys = [Key(record["config_hash"], record["seed"]) for record in index.runs(id, size)]
+    keys = index.records(id, size).keys
     if work.keys and not keys:
         return None
     name = ("pictures", str(index.path), id, size)

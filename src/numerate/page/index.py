@@ -45,7 +45,8 @@ OF_SIZE = """SELECT labels, own, outcomes.* FROM members JOIN outcomes
              ON outcomes.config_hash = members.config_hash AND outcomes.seed BETWEEN low AND high
              WHERE experiment = :experiment AND size = :size"""
 
-FIELDS = {"seed": "seed", "status": "status", "backend": "backend", "numerate": "version"}
+SEED, VERSION = "run seed", "run version"
+FIELDS = {SEED: "seed", "run status": "status", "run backend": "backend", VERSION: "version"}
 """What runs can be filtered by beside their labels -> column."""
 
 
@@ -72,6 +73,21 @@ class Member(NamedTuple):
     high: int
     labels: str
     own: bool = False
+
+
+class Records(NamedTuple):
+    """Runs as SQLite gives them, by columns."""
+
+    names: list[str]
+    values: list[tuple[Any, ...]]
+
+    def column(self, name: str) -> list[Any]:
+        place = self.names.index(name)
+        return [value[place] for value in self.values]
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(map(Key, self.column("config_hash"), self.column("seed")))
 
 
 class Filter(NamedTuple):
@@ -264,6 +280,12 @@ class Index:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, record)) for record in cursor]
 
+    def records(self, experiment: str, size: str, filters: Sequence[Filter] = ()) -> "Records":
+        """All of the runs, for another thread to make rows of."""
+        entries, values = self._entries(experiment, size, filters)
+        cursor = self.db.execute(entries, values)
+        return Records([column[0] for column in cursor.description], cursor.fetchall())
+
     def whole_rows(self, keys: Iterable[Key]) -> list[Row]:
         """Runs with all they have; one that is not as it was written is left out with a notice."""
         return list(RunReader(self._file).rows(keys=keys, lenient=True)) if self._file else []
@@ -282,7 +304,7 @@ class Index:
         entries, values = self._entries(experiment, size, ())
         found = {}
         for name, column in FIELDS.items():
-            if name != "seed":
+            if name != SEED:
                 query = f"SELECT DISTINCT {column} FROM ({entries}) ORDER BY 1"
                 found[name] = [value for (value,) in self.db.execute(query, values) if value]
         return {name: choices for name, choices in found.items() if len(choices) > 1}
@@ -346,9 +368,9 @@ def _seconds(provenance: Provenance) -> float | None:
         return None
 
 
-def light_rows(experiment: str, records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Records of :meth:`Index.runs` as rows without curves and weights, which few comparisons need."""
-    return [_light_row(experiment, record) for record in records]
+def light_rows(experiment: str, records: Records) -> list[Row]:
+    """Runs as rows without curves and weights, which few comparisons need."""
+    return [_light_row(experiment, dict(zip(records.names, values))) for values in records.values]
 
 
 def _light_row(experiment: str, record: Mapping[str, Any]) -> Row:

@@ -11,9 +11,7 @@ def leaderboard(site: Site, query: Query, wait: bool = False) -> Data:
     del wait
     source = site.source(query)
     index = source.index
-    progress = site.progress(index)
-    started = [id for id, sizes in progress.items() if any(done for done, _ in sizes.values())]
-    offered = started + [id for id in index.experiments() if id not in progress]
+    offered = sorted(site.progress(index))
     id = query.get("experiment") or ("zoo" if "zoo" in offered else next(iter(offered), ""))
     if not id:
         return {"title": "Leaderboard", "id": "", "offered": [], "columns": [], "units": [], "size": "", "choices": []}
@@ -41,7 +39,7 @@ def leaderboard(site: Site, query: Query, wait: bool = False) -> Data:
         "id": id,
         "experiment_title": known.title if known else id,
         "size": size,
-        "sizes": [{"name": n, "finished": f, "total": t} for n, (f, t) in site.sizes_of(index, id).items()],
+        "sizes": site.sizes_of(index, id),
         "offered": offered,
         "columns": [{"panel": panel, "x": x} for panel, x in columns],
         "units": units,

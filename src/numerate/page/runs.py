@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from numerate.page.cells import Data, rate, shown
-from numerate.page.index import Index, decoded_labels
+from numerate.page.index import FIELDS, Index, decoded_labels
 from numerate.page.site import Query, Site
 from numerate.report.metrics import SUCCESS
 from numerate.report.tables import interval
@@ -49,7 +49,7 @@ def runs(site: Site, query: Query, wait: bool = False) -> Data:
 
 def _named(name: str, values: tuple[str, ...]) -> str:
     texts = [shown(_decoded(value), name) for value in values]
-    return f"{name} {', '.join(texts)}" if name in ("seed", "status", "backend", "numerate") else ", ".join(texts)
+    return f"{name} {', '.join(texts)}" if name in FIELDS else ", ".join(texts)
 
 
 def _decoded(text: str) -> Any:

@@ -29,7 +29,10 @@ class Query:
 
     @classmethod
     def parse(cls, text: str) -> "Query":
-        return cls(tuple(parse_qsl(text, max_num_fields=500)))
+        try:
+            return cls(tuple(parse_qsl(text, max_num_fields=500)))
+        except ValueError:
+            raise NotFound("this address holds more than 500 choices") from None
 
     def get(self, name: str, default: str = "") -> str:
         return dict(self.pairs).get(name, default)
@@ -74,6 +77,7 @@ class Site:
     sources: list[Source]
     sizes: Sizes
     computing: Computing = field(default_factory=Computing)
+    _progress: dict[str, tuple[int, dict[str, dict[str, tuple[int, int]]]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folders: Sequence[Path]) -> "Site":
@@ -90,10 +94,16 @@ class Site:
             index = source.index
             if index.refresh():
                 self.sizes.adopt(index)
-            checked = self.computing.get(("checked", str(index.path)), index.version, source.checking.damaged)
-            if checked and checked.value:
-                index.leave_out(checked.value)
+            self._check(source)
         return f"{'.'.join(str(source.index.version) for source in self.sources)}-{self.computing.version}"
+
+    def _check(self, source: Source) -> None:
+        """Leave out what is not as it was written; looked for when there is nothing else to compute."""
+        name, index = ("checked", str(source.index.path)), source.index
+        if self.computing.idle:
+            self.computing.get(name, index.version, source.checking.damaged)
+        if (checked := self.computing.latest(name)) and checked.value:
+            index.leave_out(checked.value)
 
     def close(self) -> None:
         self.computing.close()
@@ -107,25 +117,33 @@ class Site:
         return self.sources[number]
 
     def progress(self, index: Index) -> Mapping[str, Mapping[str, tuple[int, int]]]:
-        """Experiment -> size -> (finished, total)."""
-        finished = index.finished()
+        """Experiment -> size -> (finished, total), of sizes with finished runs.
+
+        Everything stored under its name is the size ``all``, where that is more than the other sizes have.
+        """
+        version, known = self._progress.get(str(index.path), (-1, {}))
+        if version != index.version:
+            known = self._counted(index)
+            self._progress[str(index.path)] = index.version, known
+        return known
+
+    def _counted(self, index: Index) -> dict[str, dict[str, tuple[int, int]]]:
         found: dict[str, dict[str, tuple[int, int]]] = {}
-        for (id, size), total in self.sizes.totals.items():
-            if total:
-                found.setdefault(id, {})[size] = finished.get((id, size), 0), total
+        for (id, size), finished in index.finished().items():
+            found.setdefault(id, {})[size] = finished, self.sizes.totals[id, size]
+        for id, stored in index.experiments().items():
+            if stored > max((finished for finished, _ in found.get(id, {}).values()), default=0):
+                found.setdefault(id, {})[ALL] = stored, stored
         return found
 
-    def sizes_of(self, index: Index, experiment: str) -> dict[str, tuple[int, int]]:
-        """The sizes that have finished runs; everything stored under its name for an experiment that is not ours."""
-        progress = {size: done for size, done in self.progress(index).get(experiment, {}).items() if done[0]}
-        stored = index.experiments().get(experiment, 0)
-        if stored and (not progress or experiment not in self.sizes.experiments):
-            progress[ALL] = stored, stored
-        return progress
+    def sizes_of(self, index: Index, experiment: str) -> list[dict[str, str | int]]:
+        """The sizes of an experiment that have finished runs, as the page gets them."""
+        sizes = sorted(self.progress(index).get(experiment, {}).items(), key=lambda item: (*SIZES, ALL).index(item[0]))
+        return [{"name": name, "finished": finished, "total": total} for name, (finished, total) in sizes]
 
     def size(self, index: Index, experiment: str, asked: str) -> str:
         """The size asked for, else the best there is. Raises NotFound for an experiment or a size without runs."""
-        known = self.sizes_of(index, experiment)
+        known = self.progress(index).get(experiment, {})
         if asked and asked not in (*SIZES, ALL):
             raise NotFound(f"there is no size {asked!r}; there are {', '.join(SIZES)} and {ALL}")
         size = asked or best_size(known) or next(iter(known), "")
