@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import page_samples as samples
 import pytest
 
-from numerate.page.offline import json_text
+from numerate.page.offline import asset, json_text
 from numerate.page.server import VIEWS, Server
 from numerate.results import StoreError
 
@@ -151,6 +152,13 @@ def test_a_picture_follows_the_theme_and_may_run_nothing(server):
     assert "sandbox" in (answer.getheader("Content-Security-Policy") or "")
     assert svg.startswith("<svg")
     assert "prefers-color-scheme: dark" in svg
+
+
+def test_the_build_that_ships_is_of_this_source():
+    web = Path(__file__).parents[2] / "web"
+    names = [*(f"src/{path.name}" for path in sorted((web / "src").iterdir())), "package-lock.json"]
+    digest = hashlib.sha256(b"".join(f"{name}\0".encode() + (web / name).read_bytes() for name in names)).hexdigest()
+    assert asset("source.sha256").strip() == digest, "run: make page"
 
 
 def test_data_inside_a_script_element_cannot_end_it():
