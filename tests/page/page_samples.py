@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numerate import published
 from numerate.experiments import Options, select
 from numerate.experiments.experiment import Size
-from numerate.results import Provenance, Row, Store
+from numerate.results import Provenance, Row, Store, canonical
 from numerate.train import Training
 
 HOSTILE = "<script>window.hit = 1</script>"
@@ -17,16 +19,39 @@ HOSTILE_IMAGE = '"><img src=x onerror="window.hit = 2">'
 STEPS = np.arange(0, 50_001, 1000)
 
 
+@lru_cache(maxsize=8)
+def _described(training: "_Same") -> tuple[dict[str, Any], str, float]:
+    """Configuration, as it is stored, and threshold of a training: the same for all of its seeds."""
+    config = training.it.description()
+    return config, canonical(config), training.it.task.threshold()
+
+
+class _Same(NamedTuple):
+    """A training, which is told from others by being itself."""
+
+    it: Training
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+def many(training: Training, seeds: int, experiment: str) -> list[Row]:
+    """Two runs of three solved, all with the same two curves: made quickly."""
+    kinds = [finished(training, 0, experiment, solved) for solved in (False, True, True)]
+    text = kinds[0].config_text
+    return [replace(kinds[seed % 3], seed=seed).spelled(text) for seed in range(seeds)]
+
+
 def finished(training: Training, seed: int, experiment: str, solved: bool, **changes) -> Row:
     """A run of ``training`` that fell below its threshold at step 20,000, or never did."""
     draw = np.random.default_rng([seed, len(str(training.labels))])
-    threshold = training.task.threshold()
+    config, text, threshold = _described(_Same(training))
     test = np.where((STEPS >= 20_000) & solved, threshold / 10, threshold * 1e4) * draw.uniform(0.5, 2, len(STEPS))
     test = np.where((STEPS >= 20_000) & solved, np.minimum(test, threshold / 2), test)
     weight = np.ones((1, 2), np.float32) if solved else draw.random((1, 2)).astype(np.float32)
     row = Row(
         experiment,
-        training.description(),
+        config,
         seed,
         labels=training.labels,
         curves={"steps": STEPS, "validation": test / 2, "test": test, "sparsity": np.full(len(STEPS), 1e-6)},
@@ -37,7 +62,7 @@ def finished(training: Training, seed: int, experiment: str, solved: bool, **cha
         weights={"best": {"weight": weight}, "final": {"weight": weight}},
         provenance=Provenance("stacked-cpu", {"numerate": "0.1.0"}, {"cores": 2}, {"seconds": 0.5}, "2026-01-01"),
     )  # fmt: skip
-    return replace(row, **changes)
+    return replace(row, **changes) if changes else row.spelled(text)
 
 
 def table(experiment: str = "primer2022/table11", size: Size = "quick", seed: int = 0) -> Iterator[Row]:
