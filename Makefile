@@ -12,7 +12,7 @@ else
 INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test torture lint docs clean
+.PHONY: demo test torture lint docs page clean
 demo: $(VENV)/.ok
 	$(BIN)/numerate demo
 
@@ -33,6 +33,10 @@ docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 
+# For developers of the page: its source is in web/, its build in src/numerate/page/bundle is checked in. Needs Node 20+.
+page:
+	cd web && npm ci && npm run build
+
 # An installation that was interrupted (no pip yet, or .unfinished still there) starts afresh.
 $(VENV)/.ok: pyproject.toml constraints.txt
 	@test ! -e $(VENV)/.unfinished && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
@@ -42,7 +46,7 @@ $(VENV)/.ok: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.ok requirements-dev.txt
 	@mv $(VENV)/.ok $(VENV)/.unfinished
-	$(INSTALL) -e '.[formula]' -r requirements-dev.txt
+	$(INSTALL) -e '.[formula,page,tensorboard]' -r requirements-dev.txt
 	@mv $(VENV)/.unfinished $(VENV)/.ok && touch $@
 
 clean:

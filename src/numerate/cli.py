@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from numerate import __version__, terminal
+from numerate import __version__, completion, terminal
 from numerate.interrupts import INTERRUPTED, SENTENCE
 from numerate.labels import printable
 
@@ -19,7 +19,8 @@ try:
 except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
-from numerate import cli_data
+from numerate import cli_data, cli_rows
+from numerate.cli_rows import Out
 
 if TYPE_CHECKING:
     from numerate.experiments import Options
@@ -32,24 +33,31 @@ CLOSED_PIPE = 1
 """Exit code once the reader of a pipe has gone, as typer has it."""
 FAILED_RUNS = 3
 """Exit code if some runs could not be trained; the others are finished and reported."""
-rows_app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
-app.add_typer(rows_app, name="rows")
+app.add_typer(cli_rows.app, name="rows")
 app.add_typer(cli_data.app, name="data")
 
-Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
-SizeOption = Annotated[str, typer.Option(help="smoke (seconds), quick (minutes) or paper (the published setting).")]
+SizeOption = Annotated[
+    str,
+    typer.Option(
+        help="smoke (seconds), quick (minutes) or paper (the published setting).", autocompletion=completion.sizes
+    ),
+]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
 Steps = Annotated[int | None, typer.Option(help="Updates of every run, in place of the size's own.")]
 Units = Annotated[
     list[str] | None,
-    typer.Option(help="Units, separated by commas or semicolons, or one per --units; your own as package.module:Name."),
+    typer.Option(
+        help="Units, separated by commas or semicolons, or one per --units; your own as package.module:Name.",
+        autocompletion=completion.unit_names,
+    ),
 ]
 Ranges = Annotated[str | None, typer.Option(help="Training ranges, such as '[1,2) [-2,-1)'.")]
 Ids = Annotated[
     list[str],
     typer.Argument(
         help="Experiments (see: numerate list). primer2022 is its Tables 9 to 12; a paper that is not listed itself "
-        "(nau2020, nalu2018) stands for all of its own."
+        "(nau2020, nalu2018) stands for all of its own.",
+        autocompletion=completion.experiment_ids,
     ),
 ]
 
@@ -107,7 +115,11 @@ def numerate(
 
 
 @app.command("list")
-def list_(what: Annotated[str, typer.Argument(help="units, tasks or experiments")] = "experiments") -> None:
+def list_(
+    what: Annotated[
+        str, typer.Argument(help="units, tasks or experiments", autocompletion=completion.kinds)
+    ] = "experiments",
+) -> None:
     """List experiments, units or tasks."""
     from rich.table import Table
     from rich.text import Text
@@ -170,7 +182,9 @@ def run(
     device: Annotated[
         str, typer.Option(help="cpu, cuda (every visible GPU) or some of them, such as cuda:0,2.")
     ] = "cpu",
-    backend: Annotated[str, typer.Option(help="auto, emitted, stacked, compiled or eager.")] = "auto",
+    backend: Annotated[
+        str, typer.Option(help="auto, emitted, stacked, compiled or eager.", autocompletion=completion.backends)
+    ] = "auto",
     threads: Annotated[
         int | None, typer.Option(help="Cores to use (default: all); with --on, of each worker (default: 1).")
     ] = None,
@@ -284,7 +298,11 @@ def _words(text: str | None) -> list[str] | None:
 def report(
     ids: Ids,
     size: Annotated[
-        str | None, typer.Option(help="smoke, quick or paper; by default the largest size that is complete.")
+        str | None,
+        typer.Option(
+            help="smoke, quick or paper; by default the largest size that is complete.",
+            autocompletion=completion.sizes,
+        ),
     ] = None,
     seeds: Seeds = None,
     units: Units = None,
@@ -349,61 +367,31 @@ def show(
     _print(show_run(row, maker))
 
 
-@rows_app.command("list")
-def rows_list(
-    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+@app.command()
+def page(
     out: Out = Path("results"),
+    with_: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another results folder to compare with; may be repeated.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1 (default: 8127, or a free one).")] = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """The finished runs, a line each: the name that `numerate show` knows, labels, and how it went."""
-    from numerate.report.single import label_text, outcome_text
-    from numerate.results import Store
+    """Show a results folder as a page in the browser, live while runs go on; on this machine alone, and read-only."""
+    from numerate.page.serving import serve
 
-    with Store(out / "results.sqlite", readonly=True) as store:
-        if experiment is not None and experiment not in store.experiments():
-            known = ", ".join(store.experiments()) or "none"
-            raise ValueError(f"there are no runs of {experiment!r} in {store.path}; there are runs of: {known}")
-        for row in store.rows(experiment, lenient=True):
-            labels = ", ".join(f"{name} {label_text(value)}" for name, value in row.labels.items())
-            line = f"{row.key.name:14}  {row.experiment}: {labels}, seed {row.seed}: {outcome_text(row)}"
-            terminal.echo(" ".join(line.splitlines()))
+    serve([out, *(with_ or [])], port, browser)
 
 
-@rows_app.command("export")
-def rows_export(
-    path: Annotated[Path, typer.Argument(help="Results file to write or add to.")],
-    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+@app.command()
+def doctor(
     out: Out = Path("results"),
+    full: Annotated[bool, typer.Option("--full", help="Also test torch.compile, which takes half a minute.")] = False,
 ) -> None:
-    """Copy finished runs into a file that can be carried to another machine."""
-    from numerate.results import Store
+    """What is found here: versions, compiler, GPU, cache, a short test of each backend; what to do about the rest."""
+    from numerate.doctor import examine, report
 
-    with Store(out / "results.sqlite", readonly=True) as store:
-        terminal.echo(f"{path}: {store.export(path, experiment)}")
-
-
-@rows_app.command("import")
-def rows_import(
-    path: Annotated[Path, typer.Argument(help="Results file to read.")], out: Out = Path("results")
-) -> None:
-    """Add the finished runs of another results file to this one; runs already there are left as they are."""
-    from numerate.results import Store
-
-    with Store(path, readonly=True), Store(out / "results.sqlite") as store:  # no store is made for what is not there
-        terminal.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
-
-
-@rows_app.command("rescue")
-def rows_rescue(
-    path: Annotated[Path, typer.Argument(help="Damaged results file; it is only read.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the results file that takes the good runs.")],
-) -> None:
-    """Bring every good run out of a damaged results file: cut off, with destroyed pages or a destroyed header."""
-    from numerate.results import Store, StoreError, rescue
-
-    if not path.is_file():
-        raise StoreError(f"there is no results file {path}")
-    with Store(out / "results.sqlite") as store:
-        terminal.echo(f"{store.path}: {rescue(path, store)}")
+    if not report(examine(out, full), terminal.echo):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -23,12 +23,8 @@ Sizes = Mapping[str, Mapping[str, int]]
 """What else a size has less of than the paper's: ``{"samples": {"smoke": 10, "quick": 100, "paper": 1000}}``."""
 
 
-def comparison_page(
-    compare: "Callable[[Sequence[Row], Options], Comparison]",
-    claims: "Callable[[Comparison], Sequence[Claim]] | None" = None,
-    pictures: "Callable[[Work, Sequence[Row]], Sequence[Picture]] | None" = None,
-    judged: Collection[str] = ("quick", "paper"),
-) -> Show:
+@dataclass(frozen=True)
+class ComparisonPage:
     """The ``show`` of an experiment that compares runs with published numbers: page, pictures, table, summary.
 
     Args:
@@ -38,28 +34,30 @@ def comparison_page(
         judged: sizes whose runs can tell whether a claim holds; at others the numbers stand without a verdict.
     """
 
-    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    compare: "Callable[[Sequence[Row], Options], Comparison]"
+    claims: "Callable[[Comparison], Sequence[Claim]] | None" = None
+    pictures: "Callable[[Work, Sequence[Row]], Sequence[Picture]] | None" = None
+    judged: Collection[str] = ("quick", "paper")
+
+    def __call__(self, work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import terminal_table, write_report
 
-        compared = compare(rows, work.options)
-        said = () if claims is None or work.options.size == "smoke" else claims(compared)
-        if work.options.size not in judged:
-            said = [replace(claim, holds=None) for claim in said]
-        notes, suffix = _notes(work, rows, said)
-        notes = replace(notes, pictures=() if pictures is None else pictures(work, rows))
+        compared = self.compare(rows, work.options)
+        notes, suffix = _notes(work, rows, self.claims_of(compared, work.options))
+        notes = replace(notes, pictures=() if self.pictures is None else self.pictures(work, rows))
         compared = replace(compared, title=compared.title + suffix)
         return ReportResult(
             write_report(compared, folder, notes)["report"], _summary([terminal_table(compared)], notes)
         )
 
-    return show
+    def claims_of(self, compared: "Comparison", options: Options) -> "Sequence[Claim]":
+        """The paper's sentences and whether they hold; none at smoke size, no verdicts at sizes that cannot tell."""
+        said = () if self.claims is None or options.size == "smoke" else self.claims(compared)
+        return said if options.size in self.judged else [replace(claim, holds=None) for claim in said]
 
 
-def picture_page(
-    draw: "Callable[[Sequence[Row], Options], Page]",
-    claims: "Callable[[Sequence[Row], Options], Sequence[Claim]] | None" = None,
-    fewer: Sizes | None = None,
-) -> Show:
+@dataclass(frozen=True)
+class PicturePage:
     """The ``show`` of an experiment that is pictures, text and tables.
 
     Args:
@@ -68,16 +66,22 @@ def picture_page(
         fewer: see :data:`Sizes`.
     """
 
-    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
+    draw: "Callable[[Sequence[Row], Options], Page]"
+    claims: "Callable[[Sequence[Row], Options], Sequence[Claim]] | None" = None
+    fewer: Sizes | None = None
+
+    def __call__(self, work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import write_page
 
-        page = draw(rows, work.options)
-        notes, suffix = _notes(work, rows, () if claims is None else claims(rows, work.options), fewer or {})
+        page = self.draw(rows, work.options)
+        claims = () if self.claims is None else self.claims(rows, work.options)
+        notes, suffix = _notes(work, rows, claims, self.fewer or {})
         page = replace(page, title=page.title + suffix)
         written = write_page(page, folder, notes)
         return ReportResult(written["report"], _summary([*page.lines, page.headline], notes))
 
-    return show
+
+comparison_page, picture_page = ComparisonPage, PicturePage
 
 
 def _notes(work: Work, rows: list[Row], claims: "Sequence[Claim]", fewer: Sizes | None = None) -> "tuple[Notes, str]":

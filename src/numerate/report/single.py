@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,22 @@ def spark(values: np.ndarray, width: int = 40) -> str:
 
 def learnt_formula(row: Row, maker: Maker) -> str:
     """The formula of the run's best weights, or why there is none."""
+    found = learnt_expression(row, maker)
+    return f"({found})" if isinstance(found, WithoutFormula) else str(found)
+
+
+@dataclass(frozen=True)
+class WithoutFormula:
+    """Why a run has no formula."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def learnt_expression(row: Row, maker: Maker) -> Any:
+    """The formula of the run's best weights as :func:`numerate.units.formula` gives it, or why there is none."""
     import torch
 
     from numerate.units import formula
@@ -157,12 +174,12 @@ def learnt_formula(row: Row, maker: Maker) -> str:
         model = make_model(maker, row.config, {name: np.shape(value) for name, value in weights.items()})
         model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
         if _terms(model) > MOST_TERMS:
-            return "(too long to be written)"
-        return str(formula(model))
+            return WithoutFormula("too long to be written")
+        return formula(model)
     except NotListed as error:
-        return f"({error}; {_offer(row, maker)})"
+        return WithoutFormula(f"{error}; {_offer(row, maker)}")
     except (TypeError, ValueError, RuntimeError, LookupError, ArithmeticError, AttributeError) as error:
-        return f"({error})"
+        return WithoutFormula(str(error))
 
 
 def _offer(row: Row, maker: Maker) -> str:

@@ -8,6 +8,7 @@ or the curves where there are none.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,21 +118,26 @@ def outcome(
 
 def judge(row: Row, last: int | None = None) -> Outcome:
     """One stored run, judged by its scores; by its curves where there are none, or for another choice of ``last``."""
-    scores = row.scores
-    if last is None and "best_test" in scores:
-        at, sparsity = scores.get("solved_at", math.nan), scores.get("best_sparsity", math.nan)
-        solved = bool(scores.get("solved", below_threshold(scores["best_test"], row.threshold)))
-        judged = Outcome(solved, int(at) if math.isfinite(at) else None, sparsity)
-    else:
-        steps, validation, test, sparsity = (row.curves.get(name, ()) for name in READ_OFF)
-        judged = outcome(steps, validation, test, sparsity, row.threshold, last=last)
-    return replace(judged, snapped=_snapped(row, judged.solved), diverged=row.status == "diverged")
+    if last is None and "best_test" in row.scores:
+        return judge_scores(row.scores, row.threshold, row.status == "diverged")
+    steps, validation, test, sparsity = (row.curves.get(name, ()) for name in READ_OFF)
+    judged = outcome(steps, validation, test, sparsity, row.threshold, last=last)
+    snapped = _snapped(row.scores, row.threshold, judged.solved)
+    return replace(judged, snapped=snapped, diverged=row.status == "diverged")
 
 
-def _snapped(row: Row, solved: bool) -> bool | None:
+def judge_scores(scores: Mapping[str, float], threshold: float, diverged: bool) -> Outcome:
+    """A run judged by its scores alone, ``best_test`` among them."""
+    at, sparsity = scores.get("solved_at", math.nan), scores.get("best_sparsity", math.nan)
+    below = scores["best_test"] < threshold  # as :func:`below_threshold`, of which numpy makes an array
+    solved = bool(scores.get("solved", below))
+    solved_at = int(at) if math.isfinite(at) else None
+    return Outcome(solved, solved_at, sparsity, _snapped(scores, threshold, solved), diverged)
+
+
+def _snapped(scores: Mapping[str, float], threshold: float, solved: bool) -> bool | None:
     """Success with rounded weights where the validation error allows them, else without; None if never tried."""
-    scores = row.scores
     if "snapped_test" not in scores:
         return None
     kept = "snapped_validation" not in scores or scores["snapped_validation"] <= scores.get("best_validation", math.nan)
-    return bool(below_threshold(scores["snapped_test"], row.threshold)) if kept else solved
+    return scores["snapped_test"] < threshold if kept else solved

@@ -1,7 +1,7 @@
 """One finished run: what was asked, what came out, and its provenance, which never enters a comparison."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
@@ -104,6 +104,13 @@ class Row:
     def digest(self) -> str:
         """A hash of key and result, whatever the run is called; equal digests mean equal results."""
         return digest_of((*self.key, *self.result))
+
+    def points(self) -> Iterator[tuple[int, dict[str, float]]]:
+        """(step, curve -> value) at each evaluation, for a tracker of experiments; what is not finite is left out."""
+        curves = {name: np.atleast_1d(values) for name, values in self.curves.items() if name != "steps"}
+        for place, step in enumerate(np.atleast_1d(self.curves.get("steps", ()))):
+            values = {name: float(curve[place]) for name, curve in curves.items()}
+            yield int(step), {name: value for name, value in values.items() if np.isfinite(value)}
 
     @property
     def circumstances(self) -> Provenance:

@@ -1,0 +1,138 @@
+"""What takes longer than a page may: comparisons and pictures, computed one after the other in a thread of their own.
+
+A view gets what was computed last, and asks for it anew if the runs have changed since; :attr:`Computing.version` tells
+the browser that something is ready.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numerate.experiments import Work
+from numerate.experiments.pages import ComparisonPage, PicturePage
+from numerate.page.cells import Data, compared_cells
+from numerate.page.index import Records, light_rows
+from numerate.report import Claim, figures
+from numerate.report.comparison import series_name
+from numerate.results import Key, Row, Store
+
+log = logging.getLogger("numerate")
+
+
+@dataclass
+class Computed:
+    """A result, the version of the runs it belongs to, and the error in its place."""
+
+    version: object
+    value: Any = None
+    error: str = ""
+
+
+class Computing:
+    """Results by name; one thread computes those that are asked for."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._pool = ThreadPoolExecutor(1, "numerate-page")
+        self._done: dict[Hashable, Computed] = {}
+        self._asked: dict[Hashable, Future[None]] = {}
+
+    def is_current(self, name: Hashable, version: object) -> bool:
+        """Whether a result of this version is there, or one is under way: it need not be asked for now."""
+        done, running = self._done.get(name), self._asked.get(name)
+        return (done is not None and done.version == version) or (running is not None and not running.done())
+
+    @property
+    def idle(self) -> bool:
+        return all(running.done() for running in self._asked.values())
+
+    def latest(self, name: Hashable) -> Computed | None:
+        return self._done.get(name)
+
+    def get(self, name: Hashable, version: object, work: Callable[[], Any], *, wait: bool = False) -> Computed | None:
+        """The latest result, which may be of an earlier version; None if there is none yet."""
+        if not self.is_current(name, version):
+            self._asked[name] = self._pool.submit(self._compute, name, version, work)
+        if wait and (running := self._asked.get(name)):
+            running.result()
+        return self.latest(name)
+
+    def _compute(self, name: Hashable, version: object, work: Callable[[], Any]) -> None:
+        try:
+            self._done[name] = Computed(version, work())
+        except Exception as error:  # an experiment's own code, on whatever runs there are
+            log.debug("cannot compute %s", name, exc_info=True)
+            self._done[name] = Computed(version, error=f"{type(error).__name__}: {error}")
+        self.version += 1
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def complete(path: Path, rows: Sequence[Row]) -> list[Row]:
+    """Rows with their curves and weights, under the names they have here."""
+    with Store(path, readonly=True) as store:
+        whole = {row.key: row for row in store.rows(keys=[row.key for row in rows], lenient=True)}
+    return [whole[row.key].relabelled(row.experiment, row.labels) for row in rows if row.key in whole]
+
+
+def compare(work: Work, records: Records, path: Path) -> Data:
+    """The cells of the report of these runs; with curves and weights only where the comparison looks at them."""
+    show = work.experiment.show
+    assert isinstance(show, ComparisonPage)
+    rows = light_rows(work.experiment.id, records)
+    own = {row.key for row, own in zip(rows, records.column("own")) if own}
+    try:
+        compared = show.compare(rows, work.options)
+    except (LookupError, AttributeError, ValueError):
+        rows = complete(path, rows)
+        compared = show.compare(rows, work.options)
+    mine = {series_name(row.labels[compared.layout.series]) for row in rows if row.key in own}
+    data = compared_cells(compared, rows, mine)
+    return data | {"claims": _claims(show.claims_of(compared, work.options))}
+
+
+def _claims(claims: Iterable[Claim]) -> list[Data]:
+    return [{"text": claim.text, "ours": claim.ours, "word": claim.word} for claim in claims]
+
+
+def draw(work: Work, keys: Sequence[Key], path: Path) -> Data:
+    """Pictures (as SVG), tables and claims of an experiment that is no comparison."""
+    show = work.experiment.show
+    assert isinstance(show, PicturePage)
+    rows: list[Row] = []
+    if keys:
+        with Store(path, readonly=True) as store:
+            rows = work.rows_of(store.rows(keys=keys, lenient=True))
+    page = show.draw(rows, work.options)
+    claims = () if show.claims is None else show.claims(rows, work.options)
+    return {
+        "headline": page.headline,
+        "pictures": [{"name": each.name, "caption": each.caption, "svg": themed(each.svg)} for each in page.pictures],
+        "tables": [
+            {
+                "title": table.title,
+                "header": list(table.header),
+                "lines": [list(map(str, line)) for line in table.lines],
+            }
+            for table in page.tables
+        ],
+        "claims": _claims(claims),
+    }
+
+
+LIGHT = {variable: colour for colour, variable in figures.PAGE.items()}
+DARK = ("#e4e8ee", "#98a2b0", "#323943", "#1c2128", "#14171c")
+
+
+def themed(svg: str) -> str:
+    """A picture that is a file of its own, and follows the reader's theme."""
+    light = "".join(f"{variable[4:-1]}: {colour};" for variable, colour in LIGHT.items())
+    dark = "".join(f"{variable[4:-1]}: {colour};" for variable, colour in zip(LIGHT, DARK))
+    style = f"<style>svg {{ {light} }} @media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>"
+    head, rest = svg.split(">", 1)
+    head = head if 'xmlns="' in head else head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return f"{head}>{style}{rest}"
