@@ -45,7 +45,7 @@ class Setting:
 CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40))
 CUDA = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5))
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
-ON_CUDA = ("OLSTM", "OMLSTM")  # a kernel for each step
+ON_CUDA = ("OLSTM", "OMLSTM")  # whose blocks wait for each other twice a step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
