@@ -141,11 +141,9 @@ CASES: dict[str, tuple[CellLayer, int, tuple[int, ...], bool, torch.dtype]] = { 
     "NRU packed": (NRU(3, 20, memory_size=16, heads=4), 8, (9, 8, 8, 3, 1), False, torch.float32),
     "NRU packed, backwards": (NRU(3, 20, memory_size=16, heads=4), 8, (9, 8, 8, 3, 1), True, torch.float32),
     "NRU in one block": (NRU(3, 50, memory_size=64, heads=4), 50, (5,) * 4, False, torch.float32),
-    "O-LSTM": (OLSTM(3, 40), 16, (5,) * 3, False, torch.float32),
     "OM-LSTM with a part of no units": (OMLSTM(3, 32, downsize=8), 8, (5,) * 3, False, torch.float32),
     "OR-GRU, several rows a block, packed": (ORGRU(3, 21), 8, (16, 16, 9, 1), False, torch.float32),
     "OM-LSTM in one block, packed, backwards": (OMLSTM(3, 24, downsize=4), 24, (9, 4, 4, 1), True, torch.float32),
-    "UM-GRU in one block, bfloat16": (UMGRU(3, 24, downsize=8), 24, (4,) * 4, False, torch.bfloat16),
     "RNN with layer norm": (RNN(3, 20, layer_norm=True), 8, (4, 4, 2), True, torch.float32),
     "NRU as printed in one block, packed": (
         NRU(3, 37, memory_size=16, heads=4, head_inputs="xhm", head_reduce="sum"), 37, (20, 9, 4), True, torch.float32
@@ -211,7 +209,6 @@ def test_kernels_of_the_nru_overflow_as_plain_steps_do(units: int, largest: floa
 ROWS: dict[str, tuple[CellLayer, tuple[int, ...], bool, torch.dtype]] = {
     "O-LSTM": (OLSTM(3, 300), (2,) * 3, False, torch.float32),
     "OR-GRU packed": (ORGRU(3, 21), (5, 5, 3, 1), False, torch.float32),
-    "OM-LSTM bfloat16": (OMLSTM(3, 24, downsize=4), (4,) * 4, False, torch.bfloat16),
     "GRU": (GRU(3, 300), (3, 3, 2), False, torch.float32),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
@@ -324,9 +324,7 @@ def inspected(x: Tensor) -> Any:
 
 def mapped_twice(x: Tensor) -> Any:
     layer = make("LSTM", torch.float32)
-    parameters: dict[str, Tensor] = dict(layer.named_parameters())
-    inner = vmap(lambda one: functional_call(layer, parameters, (one,))[0], in_dims=1)
-    return vmap(inner)(torch.stack((x, x)))
+    return vmap(vmap(lambda one: layer(one)[0], in_dims=1))(torch.stack((x, x)))
 
 
 def mapped_gradients(x: Tensor) -> Any:
