@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from numerate.experiments import Options, select
-from numerate.experiments.nru2019 import beside, figure6, figure7, figures, runs, table3, units, verdicts
+from numerate.experiments.nru2019 import beside, figure6, figure7, figures, runs, table3, verdicts
+from numerate.experiments.nru2019 import units as nru_units
 from numerate.experiments.running import run
 from numerate.recurrent import NRU, SequenceModel
 from numerate.results import Row
@@ -60,20 +61,20 @@ def held(claims):
 
 def test_units_have_the_printed_numbers_of_parameters():
     def count(layers, inputs, outputs):
-        made = {name: recipe.model(inputs, outputs) for name, recipe in units.recipes(layers).items()}
+        made = {name: recipe.model(inputs, outputs) for name, recipe in nru_units.recipes(layers).items()}
         return {name: sum(p.numel() for p in model.parameters()) for name, model in made.items()}
 
-    copying = count(units.copying_layers(120), 10, 9)
-    assert all(abs(n / 23_500 - 1) < 0.02 for name, n in copying.items() if name not in units.FREE)
-    pixels = count(units.pixel_layers(), 1, 10)
+    copying = count(nru_units.copying_layers(120), 10, 9)
+    assert all(abs(n / 23_500 - 1) < 0.02 for name, n in copying.items() if name not in nru_units.FREE)
+    pixels = count(nru_units.pixel_layers(), 1, 10)
     assert (pixels["NRU"], pixels["EURNN"]) == (165_554, 17_418)
-    assert all(abs(n / 165_000 - 1) < 0.01 for name, n in pixels.items() if name not in units.FREE)
-    text = count(units.text_layers(), 50, 50)
-    assert all(abs(n / 2.15e6 - 1) < 0.01 for name, n in text.items() if name not in units.FREE)
+    assert all(abs(n / 165_000 - 1) < 0.01 for name, n in pixels.items() if name not in nru_units.FREE)
+    text = count(nru_units.text_layers(), 50, 50)
+    assert all(abs(n / 2.15e6 - 1) < 0.01 for name, n in text.items() if name not in nru_units.FREE)
 
 
 def test_gradients_are_clipped_but_for_eurnn_and_goru():
-    clips = {name: recipe.optimiser.clip for name, recipe in units.recipes(units.copying_layers(120)).items()}
+    clips = {name: recipe.optimiser.clip for name, recipe in nru_units.recipes(nru_units.copying_layers(120)).items()}
     assert {name for name, clip in clips.items() if clip is None} == {"EURNN", "GORU"}
 
 
@@ -197,15 +198,29 @@ def test_printed_values_and_their_order_are_compared():
     assert table3.claims(few, QUICK) == []
 
 
-@pytest.mark.parametrize("name", ["figure3", "figure6", "stability", "forgetting"])
-def test_smoke_runs_write_a_page(name, tmp_path):
-    result = run(f"nru2019/{name}", Options("smoke"), tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of one results file: some experiments share their runs."""
+    return tmp_path_factory.mktemp("smoke")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("figure3", Options("smoke", units=("NRU",))),
+        ("figure6", Options("smoke")),
+        ("stability", Options("smoke")),
+        ("forgetting", Options("smoke")),
+    ],
+)
+def test_smoke_runs_write_a_page(name, options, folder):
+    result = run(f"nru2019/{name}", options, folder)
     assert "<svg" in result.page.read_text(encoding="utf-8")
 
 
 def test_pixels_and_characters_write_a_page(small_mnist, small_ptb, tmp_path):
-    for name in ("table2", "table3", "figure8"):
-        result = run(f"nru2019/{name}", Options("smoke"), tmp_path / "out")
+    for name, units in (("table2", ("GRU",)), ("table3", ("LSTM",)), ("figure8", None)):
+        result = run(f"nru2019/{name}", Options("smoke", units=units), tmp_path / "out")
         assert "<svg" in result.page.read_text(encoding="utf-8")
 
 

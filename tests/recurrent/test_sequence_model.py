@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from numerate.recurrent import GRU, LSTM, NRU, SequenceModel
+from numerate.recurrent import GRU, LSTM, NRU, RNN, SequenceModel
 from numerate.tasks import Copying
 
 
@@ -62,3 +62,12 @@ def test_it_learns_where_the_blanks_are():
         loss.backward()
         optimizer.step()
     assert loss.item() < 1.1 * task.baseline()
+
+
+@pytest.mark.parametrize(("bias_init", "finite"), [("zeros", False), ("uniform", True)])
+def test_layer_norm_of_zeros_explodes_unless_biases_differ(bias_init, finite):
+    layer = RNN(1, 12, recurrent_init="orthogonal", layer_norm=True, bias_init=bias_init)
+    x = torch.zeros(60, 2, 1)
+    x[-1] = 1.0
+    SequenceModel(layer, 3, "last")(x).square().sum().backward()
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) is True for p in layer.parameters()) is finite

@@ -1,6 +1,7 @@
 """The plain recurrent network (Elman, 1990)."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,8 @@ from numerate.recurrent.layer import CellLayer
 class RNNCell(ColumnCell):
     r"""Plain recurrence :math:`h' = f(U x + W h + b)`, f = tanh or ReLU; with ``layer_norm``, f(LN(U x + W h + b)).
 
-    Biases start at 0, layer norm at gain 1 and shift 0.
+    Layer norm starts at gain 1 and shift 0. Where input, state and biases are all 0, as at the dark first pixels of an
+    image, layer norm multiplies gradients by 1/√eps at every step, and they overflow: start biases apart from 0 there.
 
     Args:
         input_size, hidden_size: Features of x and of h.
@@ -26,6 +28,7 @@ class RNNCell(ColumnCell):
         activation: f; by default ReLU for the identity, else tanh.
         recurrent_init: W as the other weights, ``orthogonal`` or the ``identity``; RNN-orth and RNN-id of Chandar et
             al. (2019) also use layer norm.
+        bias_init: Biases start at 0 (``zeros``) or from U(±1/√H) (``uniform``), as those of ``nn.RNN``.
         layer_norm: Whether the pre-activation is normalised.
         eps: What layer norm adds to the variance.
     """
@@ -33,12 +36,14 @@ class RNNCell(ColumnCell):
     weight_init: init.WeightInit = "xavier_normal"
     activation: Literal["tanh", "relu"] | None = None
     recurrent_init: Literal["default", "orthogonal", "identity"] = "default"
+    bias_init: Literal["zeros", "uniform"] = "zeros"
     layer_norm: bool = False
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("recurrent_init", self.recurrent_init, ("default", "orthogonal", "identity"))
+        one_of("bias_init", self.bias_init, ("zeros", "uniform"))
         one_of("activation", self.activation or "tanh", ("tanh", "relu"))
         if self.eps != RNNCell.eps and not self.layer_norm:
             raise ValueError(f"eps={self.eps!r} is part of layer norm: it needs layer_norm=True")
@@ -71,6 +76,10 @@ class RNNCell(ColumnCell):
             init.orthogonal_(p["weight_hh"], generator=generator)
         elif self.recurrent_init == "identity":
             init.identity_(p["weight_hh"])
+        if self.bias_init == "uniform":
+            bound = 1 / sqrt(self.hidden_size)
+            for name in [name for name in ("bias_ih", "bias_hh") if name in p]:
+                nn.init.uniform_(p[name], -bound, bound, generator=generator)
         if self.layer_norm:
             nn.init.ones_(p["norm_weight"])
             nn.init.zeros_(p["norm_bias"])

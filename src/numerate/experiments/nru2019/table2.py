@@ -26,8 +26,8 @@ TASKS = {
     "paper": Characters(),
 }
 
-UPDATES = {"smoke": 3, "quick": 1_500, "paper": EPOCHS * TASKS["paper"].epoch}
-EVALUATIONS = {"smoke": 1, "quick": 15, "paper": EPOCHS}
+UPDATES = {"smoke": 3, "quick": 1_000, "paper": EPOCHS * TASKS["paper"].epoch}
+EVALUATIONS = {"smoke": 1, "quick": 10, "paper": EPOCHS}
 
 
 def trainings(options: Options) -> list[NetworkTraining]:

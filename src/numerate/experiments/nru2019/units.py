@@ -17,8 +17,8 @@ UNITS = ("NRU", "JANET", "LSTM-chrono", "GRU", "LSTM", "EURNN", "GORU", "RNN-ort
 FREE = ("EURNN", "GORU")
 """Units whose gradients are not clipped."""
 
-ORTHOGONAL = partial(RNN, recurrent_init="orthogonal", activation="tanh", layer_norm=True)
-IDENTITY = partial(RNN, recurrent_init="identity", activation="relu", layer_norm=True)
+ORTHOGONAL = partial(RNN, recurrent_init="orthogonal", activation="tanh", layer_norm=True, bias_init="uniform")
+IDENTITY = partial(RNN, recurrent_init="identity", activation="relu", layer_norm=True, bias_init="uniform")
 Layers = Mapping[str, Callable[[int], Recurrent]]
 
 
