@@ -8,6 +8,7 @@ from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.distributions import DistributedArithmetic, Distribution
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
+from numerate.tasks.match import Match
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.programs import Programs
@@ -34,6 +35,7 @@ __all__ = [
     "Identity",
     "Interval",
     "LargeScale",
+    "Match",
     "PermutedPixels",
     "Programs",
     "RecurrentArithmetic",
