@@ -71,7 +71,8 @@ class Agent(nn.Module):
             chosen = logs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
             steps.append((chosen, value, -(logs.exp() * logs).sum(-1), reward))
             known, state = torch.cat((one_hot(action, len(ACTIONS)), reward.unsqueeze(-1)), -1), new
-        return Episode(*(torch.stack(parts) for parts in zip(*steps)), rest / task.steps)
+        chosen, values, entropies, rewards = (torch.stack(parts) for parts in zip(*steps))
+        return Episode(chosen, values, entropies, rewards, rest / task.steps)
 
     def drawn_action(self, logs: Tensor, uniforms: Tensor) -> Tensor:
         """By the policy; logs (B, actions), uniforms (B, 1) -> (B,)"""
