@@ -19,6 +19,8 @@ GUESSING = {"copying": log(8), "adding": 1 / 6}
 """Task -> the loss of the best answer that remembers nothing."""
 BAND = 0.6
 """Share of runs in a band, as in the paper."""
+CLEAR = 0.005
+"""A gap of this share of guessing tells two losses apart."""
 CLAIMED = (
     ("U", "-", "Uniform gate initialisation helps"),
     ("R", "-", "The refine gate helps"),
@@ -81,15 +83,17 @@ class Finding:
 
 
 def compare(names: tuple[str, str], groups: Mapping[str, Sequence[Row]]) -> Finding:
-    """By median time to solve if either has one; else by the last loss, if the runs of the two do not overlap."""
+    """By median time to solve if either has one; else by the last loss, if two runs or more of each do not overlap."""
     first, second = (groups[name] for name in names)
     solved = middle(times(first)), middle(times(second))
     if np.isfinite(solved).any():
         shown = ["not solved" if np.isinf(at) else f"solved at {thousands(at)}" for at in solved]
         return Finding(", ".join(f"{name} {text}" for name, text in zip(names, shown)), solved[0] <= solved[1])
     ours, theirs = last_losses(first), last_losses(second)
-    text = ", ".join(f"{name} {middle(values):.0%} of guessing" for name, values in zip(names, (ours, theirs)))
-    ahead = True if ours.max() < theirs.min() else False if ours.min() > theirs.max() else None
+    text = ", ".join(f"{name} {middle(values):.1%} of guessing" for name, values in zip(names, (ours, theirs)))
+    if min(len(ours), len(theirs)) < 2:
+        return Finding(text, None)
+    ahead = True if ours.max() < theirs.min() - CLEAR else False if ours.min() > theirs.max() + CLEAR else None
     return Finding(text, ahead)
 
 
