@@ -13,7 +13,8 @@ def test_logits_are_the_embedded_words_through_layer_and_readout(shared):
     ids = torch.randint(11, (5, 3))
     logits, state = model(ids)
     output, expected = model.layer(model.embedding.weight[ids])
-    weight = model.embedding.weight if shared else model.weight
+    weight = model.embedding.weight if model.weight is None else model.weight
+    assert (model.weight is None) == shared
     torch.testing.assert_close(logits, F.linear(output, weight, model.bias))
     torch.testing.assert_close(state, expected)
     started = model(ids, model.initial_state(ids))[0]

@@ -11,6 +11,7 @@ from numerate.tasks.distributions import DistributedArithmetic, DistributedSums,
 from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.logic import Logic
+from numerate.tasks.match import Match
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.programs import Programs
@@ -43,6 +44,7 @@ __all__ = [
     "LargeScale",
     "Logic",
     "Minimum",
+    "Match",
     "PermutedPixels",
     "Piecewise",
     "Programs",

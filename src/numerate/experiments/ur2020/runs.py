@@ -6,11 +6,23 @@ from math import log
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from numerate.experiments.ur2020.units import KINDS, unit_names
 from numerate.report import Claim, Picture, TextTable
 from numerate.report.figures import lay_out, name_decades, style
-from numerate.report.learning import Progress, curves, grouped, legend, panels, plot_curves, plot_solved, progress
+from numerate.report.learning import (
+    Progress,
+    curves,
+    grouped,
+    legend,
+    panels,
+    plot_curves,
+    plot_progress,
+    plot_solved,
+    progress,
+    progress_legend,
+)
 from numerate.report.text import thousands
 from numerate.results import Row
 from numerate.results.outcome import judge
@@ -19,6 +31,8 @@ GUESSING = {"copying": log(8), "adding": 1 / 6}
 """Task -> the loss of the best answer that remembers nothing."""
 BAND = 0.6
 """Share of runs in a band, as in the paper."""
+CLEAR = 0.005
+"""A gap of this share of guessing tells two losses apart."""
 CLAIMED = (
     ("U", "-", "Uniform gate initialisation helps"),
     ("R", "-", "The refine gate helps"),
@@ -81,15 +95,17 @@ class Finding:
 
 
 def compare(names: tuple[str, str], groups: Mapping[str, Sequence[Row]]) -> Finding:
-    """By median time to solve if either has one; else by the last loss, if the runs of the two do not overlap."""
+    """By median time to solve if either has one; else by the last loss, if two runs or more of each do not overlap."""
     first, second = (groups[name] for name in names)
     solved = middle(times(first)), middle(times(second))
     if np.isfinite(solved).any():
         shown = ["not solved" if np.isinf(at) else f"solved at {thousands(at)}" for at in solved]
         return Finding(", ".join(f"{name} {text}" for name, text in zip(names, shown)), solved[0] <= solved[1])
     ours, theirs = last_losses(first), last_losses(second)
-    text = ", ".join(f"{name} {middle(values):.0%} of guessing" for name, values in zip(names, (ours, theirs)))
-    ahead = True if ours.max() < theirs.min() else False if ours.min() > theirs.max() else None
+    text = ", ".join(f"{name} {middle(values):.1%} of guessing" for name, values in zip(names, (ours, theirs)))
+    if min(len(ours), len(theirs)) < 2:
+        return Finding(text, None)
+    ahead = True if ours.max() < theirs.min() - CLEAR else False if ours.min() > theirs.max() + CLEAR else None
     return Finding(text, ahead)
 
 
@@ -146,7 +162,7 @@ def loss_picture(rows: Sequence[Row]) -> Picture:
 def _scale(ax: Axes, lowest: float, guess: float) -> None:
     """Logarithmic where a loss falls below a fifth of guessing."""
     if lowest > guess / 5:
-        ax.set_ylim(0, 1.3 * guess)
+        ax.set_ylim(max(0.0, lowest - 0.15 * guess), 1.1 * guess)
         return
     ax.set_yscale("log")
     ax.set_ylim(max(0.6 * lowest, 1e-7), 2.5 * guess)
@@ -177,6 +193,25 @@ def cells(rows: Sequence[Row]) -> dict[tuple[str, str], Progress]:
         for task, members in by_task(rows).items()
         for unit, some in by_unit(members).items()
     }
+
+
+def overview_picture(rows: Sequence[Row]) -> Picture:
+    """Gates × tasks, solved or not, and how fast."""
+    titles = {task: title(members) for task, members in by_task(rows).items()}
+    found = {(unit, titles[task]): cell for (unit, task), cell in cells(rows).items()}
+    units = order(rows)
+    with style():
+        fig = Figure(figsize=(2.4 + 1.5 * len(titles), 1.4 + 0.36 * len(units)))
+        fig.set_figwidth(max(7.6, fig.get_figwidth()))
+        plot_progress(fig.subplots(), found, units, list(titles.values()))
+        lay_out(fig, rect=(0, 0.32 / fig.get_figheight(), 1, 1))
+        progress_legend(fig)
+    return Picture(
+        "overview",
+        fig,
+        "Bold: the update at which the median run is solved, darker if sooner. Otherwise the share of the loss of "
+        "guessing that is left at the end of training.",
+    )
 
 
 def table(rows: Sequence[Row]) -> TextTable:
