@@ -50,11 +50,11 @@ class Walk:
         """Place of each step's first row in the arrays with a row per step."""
         return tuple(accumulate(self.batch_sizes, initial=0))[:-1]
 
-    @property
+    @cached_property
     def batch(self) -> int:
         return max(self.batch_sizes)
 
-    @property
+    @cached_property
     def packed(self) -> bool:
         """Whether some step has fewer rows than the batch."""
         return min(self.batch_sizes) < self.batch
