@@ -27,7 +27,8 @@ def gated(columns: Group, extras: Group) -> Group:
 
 
 def rotated(columns: Group, extras: Group) -> Group:
-    return *extras, *columns
+    re, im, scale = extras
+    return re, im, scale * columns[0], scale * columns[1]  # an extra that is used twice
 
 
 def bank(columns: Group, extras: Group) -> Group:
@@ -42,7 +43,7 @@ def selective(columns: Group, extras: Group) -> Group:
 
 STEPS: dict[str, tuple[Any, Lanes]] = {
     "real": (gated, Lanes(37, 1, 1, 2, 0, False, False)),
-    "complex": (rotated, Lanes(37, 1, 2, 2, 2, False, False)),
+    "complex": (rotated, Lanes(37, 1, 2, 2, 3, False, False)),
     "bank": (bank, Lanes(5, 3, 2, 1, 6, True, False)),
     "selective": (selective, Lanes(37, 3, 1, 2, 1, True, True)),
 }

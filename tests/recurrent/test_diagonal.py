@@ -94,7 +94,7 @@ def test_lru_is_a_convolution_with_powers_of_lambda() -> None:
 
 def test_lru_starts_on_its_ring_and_keeps_the_size_of_white_noise() -> None:
     layer = LRU(16, 2000, r_min=0.9, r_max=0.99, max_phase=pi / 10)
-    re, im = (part[0].detach() for part in layer.cell.extras(layer.parts()))  # type: ignore[attr-defined]
+    re, im, _ = (part[0].detach() for part in layer.cell.extras(layer.parts()))  # type: ignore[attr-defined]
     size, phase = torch.hypot(re, im), torch.atan2(im, re)
     assert 0.9 <= size.min() < 0.905
     assert 0.985 < size.max() <= 0.99
@@ -351,7 +351,7 @@ def test_long_sequences_keep_one_state_in_every_chunk_alone() -> None:
 def test_timescales_are_those_of_the_poles() -> None:
     layer = LRU(I, 5)
     seen = layer.inspect(torch.randn(4, B, I))
-    re, im = layer.cell.extras(layer.parts())  # type: ignore[attr-defined]
+    re, im, _ = layer.cell.extras(layer.parts())  # type: ignore[attr-defined]
     close(seen.timescales(), (1 / (1 - torch.hypot(re, im))).expand(4, B, 5).detach(), 1e-4)
     step = S6(I, 5, state_size=3).inspect(torch.randn(4, B, I)).activations[0]
     assert step["step"].shape == (4, B, 5)

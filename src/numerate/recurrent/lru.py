@@ -83,14 +83,15 @@ class LRUCell(DiagonalCell):
 
     def extras(self, p: Parts) -> tuple[Tensor, ...]:
         nu, theta = wide(p["nu_log"]).exp(), wide(p["theta_log"]).exp()
-        size = (-nu).exp()
-        return (size * theta.cos()).unsqueeze(0), (size * theta.sin()).unsqueeze(0)
+        size, gamma = (-nu).exp(), wide(p["gamma_log"]).exp()
+        return tuple(part.unsqueeze(0) for part in (size * theta.cos(), size * theta.sin(), gamma))
 
     def drive(self, x: Tensor, p: Parts) -> Tensor:
-        return F.linear(x, p["gamma_log"].exp().repeat(2).unsqueeze(-1) * p["weight_ih"])
+        return F.linear(x, p["weight_ih"])
 
     def coefficients(self, columns: tuple[Tensor, ...], extras: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return *extras, *columns
+        re, im, gamma = extras
+        return re, im, gamma * columns[0], gamma * columns[1]
 
     def skip(self, x: Tensor, gx: Tensor, p: Parts) -> Tensor:
         return F.linear(x, p["weight_skip"])

@@ -19,8 +19,9 @@ def zero_order_hold(decay: Tensor, frequency: Tensor, step: Tensor) -> tuple[Ten
     imaginary part; any shapes that can be broadcast.
     """
     size, angle = -decay * step, frequency * step
-    re, im = size.exp() * angle.cos(), size.exp() * angle.sin()
-    change = size.expm1() * angle.cos() - 2 * (angle / 2).sin().square()  # Re λ̄ - 1 without cancellation
+    modulus, cosine = size.exp(), angle.cos()
+    re, im = modulus * cosine, modulus * angle.sin()
+    change = size.expm1() * cosine - 2 * (angle / 2).sin().square()  # Re λ̄ - 1 without cancellation
     square = decay.square() + frequency.square()
     return re, im, (im * frequency - change * decay) / square, -(im * decay + change * frequency) / square
 

@@ -112,21 +112,17 @@ class S5Cell(DiagonalCell):
         p["frequency"].copy_(eigenvalues.imag.repeat(self.blocks))
         log_uniform_(p["log_step"], self.step_min, self.step_max, generator)
 
-    def held(self, p: Parts) -> tuple[Tensor, ...]:
-        """Λ̄ and (Λ̄ - 1) / Λ, each as its parts, (N/2,)."""
-        return zero_order_hold(wide(p["log_decay"]).exp(), wide(p["frequency"]), wide(p["log_step"]).exp())
-
     def extras(self, p: Parts) -> tuple[Tensor, ...]:
-        return tuple(part.unsqueeze(0) for part in self.held(p)[:2])
+        """Λ̄ and (Λ̄ - 1) / Λ, each as its parts."""
+        held = zero_order_hold(wide(p["log_decay"]).exp(), wide(p["frequency"]), wide(p["log_step"]).exp())
+        return tuple(part.unsqueeze(0) for part in held)
 
     def drive(self, x: Tensor, p: Parts) -> Tensor:
-        b_re, b_im = (part.unsqueeze(-1) for part in self.held(p)[2:])
-        re, im = p["weight_ih"].chunk(2)
-        weight = torch.cat((b_re * re - b_im * im, b_re * im + b_im * re))
-        return F.linear(x, weight.to(re.dtype))
+        return F.linear(x, p["weight_ih"])
 
     def coefficients(self, columns: tuple[Tensor, ...], extras: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return *extras, *columns
+        (re, im), (a_re, a_im, b_re, b_im) = columns, extras
+        return a_re, a_im, b_re * re - b_im * im, b_re * im + b_im * re
 
     def skip(self, x: Tensor, gx: Tensor, p: Parts) -> Tensor:
         return F.linear(x, p["weight_skip"])

@@ -81,6 +81,7 @@ def trace_coefficients(coefficients: Coefficients, lanes: Lanes) -> Pointwise:
     """The statements that make the coefficients (as ``new``) and, from their gradients, those of columns and extras."""
 
     def activate(gx: Tensor, gh: Tensor, state: tuple[Tensor, ...], extras: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        extras = tuple(extra.expand(len(gx), -1) for extra in extras)  # so that each gradient is one sum over the rows
         return tuple(value.expand(len(gx), -1) for value in coefficients(gx.chunk(lanes.columns, -1), extras))
 
     sizes = Sizes(lanes.units, lanes.columns * lanes.units, lanes.coefficients, lanes.extras)
