@@ -10,6 +10,7 @@ from numerate.experiments.primer2022.tables import trainings
 from numerate.results import Row
 from numerate.tasks import DistributedSums, Distribution, SingleModule
 from numerate.units import INALU, NMU
+from numerate.units.inalu import inalu_product
 
 GENERATOR = np.random.default_rng(0)
 
@@ -59,6 +60,17 @@ def test_means_of_an_initialisation_are_those_of_the_parameters() -> None:
     work = inalu_function.initialisations(Options("paper"))
     assert len({t.labels["unit"] for t in work}) == 27
     assert len(work) == 27 * 2 * 4
+
+
+def test_exp_and_log_of_exact_sums_miss_the_threshold_of_products_in_float32() -> None:
+    task = DistributedSums("mul", Distribution("uniform", -3, 3), Distribution("uniform", -5, -3))
+    constants = task.constants(0, "test")
+    x, y = task.examples(torch.rand(20_000, 100, generator=torch.Generator().manual_seed(0)), constants)
+    sums = x.double() @ constants["members"].double()
+    found = inalu_product(sums.float(), torch.ones(1, 2))
+    error = ((found.double() - sums.prod(-1, keepdim=True)) ** 2).mean().item()
+    assert 1e-5 < error < 1e-3
+    assert 5_000 < y.mean() < 50_000
 
 
 def test_sums_share_no_input_and_have_at_least_one() -> None:
