@@ -77,7 +77,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "NALU": [{"weights": "separate"}],
     "NAU": [{"init": "glorot"}, {"clip": "forward"}],
     "NLRL": [{"form": "and"}, {"form": "or"}, {"gate": "words"}, {"negate": False}],
-    "NMRU": [{"sign": False}, {"gate": True}, {"gate": "scale"}],
+    "NMRU": [{"sign": False}, {"gate": True}, {"gate": True, "gating": "scale"}],
     "NMU": [{"init": "paper"}, {"clip": "forward"}],
     "NPU": [{"clip_gate": "step"}],
     "NSR": [{"paths": 3, "scale": 2.0}, {"pair": True}],

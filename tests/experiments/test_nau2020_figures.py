@@ -10,7 +10,7 @@ import torch
 
 from numerate.experiments import Options, select
 from numerate.experiments.nau2020 import figure2, figure7, figure8, figure10, moments
-from numerate.report import Layout, comparison
+from numerate.report import Comparison, Layout, Notes, comparison
 from numerate.results import Row, Store
 from numerate.train import train
 from numerate.units import NAU, NMU, parameter_bounds
@@ -111,6 +111,36 @@ def test_paper_size_is_the_published_setting() -> None:
     assert {(e.steps, len(e.seeds), e.task.inputs) for e in work} == {(5_000_000, 50, 100)}
     schedules = [each.penalties[0].schedule for each in figure10.trainings("10", Options("quick"))]
     assert {(s.start, s.end) for s in schedules} == {(5_000, 50_000)}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("size", "holds"), [("quick", None), ("paper", False)])
+def test_figure_12_gives_a_verdict_at_paper_size_alone(
+    size: str, holds: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The shortened penalty of quick runs sets in too early to tell which strength is best."""
+    told: list[Notes] = []
+
+    def write(compared: Comparison, folder: Path, notes: Notes) -> dict[str, Path]:
+        told.append(notes)
+        return {"report": folder}
+
+    monkeypatch.setattr("numerate.report.write_report", write)
+    (experiment,) = select(["nau2020/figure12"])
+    work = experiment.work(Options(size, seeds=5))  # type: ignore[arg-type]
+    scores = {"threshold": 1.0, "best_validation": 0.5, "solved_at": math.nan, "best_sparsity": 0.0}
+    rows = [
+        Row(
+            "",
+            t.description(),
+            seed,
+            t.labels,
+            scores={**scores, "best_test": 0.5 if t.labels["strength"] == 0 else 2.0},
+        )
+        for t in work.trainings
+        for seed in t.seeds
+    ]
+    experiment.show(work, rows, tmp_path)
+    assert [claim.holds for claim in told[0].claims] == [holds]
 
 
 def test_panels_have_their_own_values() -> None:

@@ -162,7 +162,7 @@ def test_nmru_options_change_the_module():
     found = [each.eval()(x).item() for each in (unit, unsigned, gated)]
     assert found == pytest.approx([-2 / 3, 2 / 3, -2])
     assert [str(each.formula("a b")) for each in (unit, unsigned, gated)] == ["a/b", "Abs(a)/Abs(b)", "a"]
-    released = NMRU(2, 1, gate="scale")
+    released = NMRU(2, 1, gate=True, gating="scale")
     released.load_state_dict({**state, "gate": torch.tensor([0.5, 0.0, 0.0, 1.0])})
     assert released.eval()(x).item() == pytest.approx(-1 / 3)
     assert str(released.formula("a b")) == "a*≈0.5/b"

@@ -141,9 +141,10 @@ class NMRU(Unit):
         in_features: number of inputs I.
         out_features: number of outputs O.
         sign: False leaves out the cosine.
-        gate: adds ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1]. True or ``"relevance"``: RealNPU's,
-            :math:`m = g |\tilde x| + 1 - g`, :math:`k = g π [\tilde x < 0]`. ``"scale"``: as in the layer that the
-            authors released, :math:`m = g |\tilde x|`, :math:`k = π [g \tilde x < 0]`.
+        gate: True adds ``gate`` g: (2 in_features,), 1/2, clamped to [0, 1].
+        gating: what the gate does. ``"relevance"``: as RealNPU's, :math:`m = g |\tilde x| + 1 - g`,
+            :math:`k = g π [\tilde x < 0]`. ``"scale"``: as in the layer that the authors released,
+            :math:`m = g |\tilde x|`, :math:`k = π [g \tilde x < 0]`.
         eps: ε in training, 2^-23.
         eval_eps: ε in evaluation, 0: a zero input gives NaN unless its reciprocal is chosen.
         device, dtype: as in ``torch.nn.Linear``.
@@ -161,7 +162,8 @@ class NMRU(Unit):
         out_features: int,
         *,
         sign: bool = True,
-        gate: bool | Literal["relevance", "scale"] = False,
+        gate: bool = False,
+        gating: Literal["relevance", "scale"] = "relevance",
         eps: float = EPS,
         eval_eps: float = 0.0,
         device: Any = None,
@@ -170,9 +172,8 @@ class NMRU(Unit):
         super().__init__(in_features, out_features)
         self.sign, self.eps, self.eval_eps = flag("sign", sign), number("eps", eps, 0), number("eval_eps", eval_eps, 0)
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features, device=device, dtype=dtype))
-        self.gating = one_of("gate", gate, GATINGS) if isinstance(gate, str) else "relevance"
-        gated = isinstance(gate, str) or flag("gate", gate)
-        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if gated else None
+        self.gating = one_of("gating", gating, GATINGS)
+        gates = nn.Parameter(torch.empty(2 * in_features, device=device, dtype=dtype)) if flag("gate", gate) else None
         self.register_parameter("gate", gates)
         self.reset_parameters()
 
@@ -200,7 +201,7 @@ class NMRU(Unit):
 
         inputs = [*inputs, *(1 / (x + weights["eps"][0]) for x in inputs)]
         gate = weights.get("gate", sympy.ones(1, len(inputs)))
-        if self.gating == "scale":
+        if self.gating == "scale" and self.gate is not None:
             inputs, gate = [g * x for g, x in zip(gate, inputs)], sympy.ones(1, len(inputs))
         results = []
         for o in range(self.out_features):
@@ -215,9 +216,8 @@ class NMRU(Unit):
         return results
 
     def extra_repr(self) -> str:
-        gate = self.gating if self.gate is not None else False
-        options = f"sign={self.sign!r}, gate={gate!r}, eps={self.eps!r}, eval_eps={self.eval_eps!r}"
-        return f"{super().extra_repr()}, {options}"
+        gates = f"sign={self.sign!r}, gate={self.gate is not None!r}, gating={self.gating!r}"
+        return f"{super().extra_repr()}, {gates}, eps={self.eps!r}, eval_eps={self.eval_eps!r}"
 
 
 class ReciprocalUnit(Unit):
