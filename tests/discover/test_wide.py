@@ -37,6 +37,7 @@ def solves(trees, X, y):
         lambda a, b: a - a * b + np.log(2 + a**2 + 0.3 * b**2),  # two terms taken off
         lambda a, b: a * (b + np.log(np.abs(a * b))),  # a factor
         lambda a, b: a**2 - b - np.sqrt(1.5 * b**2 + a**2 + 0.4),
+        lambda a, b: a**2 + np.sqrt(100 + (a * b + 3) * np.log(np.abs(b))),
     ],
 )
 def test_terms_factors_and_outer_functions_before_a_span(f):
