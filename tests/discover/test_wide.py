@@ -10,11 +10,11 @@ from numerate.discover import index, large, rational, wide
 from numerate.discover.clock import Clock
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
-from numerate.discover.refit import refit, refit_native, refit_numpy
+from numerate.discover.refit import compiled, refit, refit_native, refit_numpy
 from numerate.discover.search import search
 from numerate.discover.tapes import to_tape
 from numerate.discover.view import root
-from numerate.loops.least_squares.tape import refit_numpy as fit_tapes
+from numerate.loops.least_squares import tape as least_squares
 from numerate.loops.toolchain import native
 
 A, B, C = ex.var(0), ex.var(1), ex.var(2)
@@ -37,6 +37,7 @@ def solves(trees, X, y):
         lambda a, b: a - a * b + np.log(2 + a**2 + 0.3 * b**2),  # two terms taken off
         lambda a, b: a * (b + np.log(np.abs(a * b))),  # a factor
         lambda a, b: a**2 - b - np.sqrt(1.5 * b**2 + a**2 + 0.4),
+        lambda a, b: a**2 + np.sqrt(100 + (a * b + 3) * np.log(np.abs(b))),
     ],
 )
 def test_terms_factors_and_outer_functions_before_a_span(f):
@@ -109,7 +110,7 @@ TREES = [
 def test_a_tape_has_the_values_of_its_tree(tree):
     X = np.column_stack([box(50, 1), box(50, 1, 0.5, 2.0)])
     y = ex.column(tree, X)
-    assert fit_tapes([to_tape(tree)], X, y).error[0] < 1e-14
+    assert least_squares.refit_numpy([to_tape(tree)], X, y).error[0] < 1e-14
     held = to_tape(tree, {0: ex.constants(tree)[0]})
     assert held.starts == ex.constants(tree)[1:]
 
@@ -134,7 +135,7 @@ def test_index_models_are_the_same_without_a_compiler(monkeypatch):
     rng = np.random.default_rng(0)
     starts = [(rng.normal(size=3), rng.normal(size=(1, 3))) for _ in range(3)]
     mine = index.fit_index(Z, y, starts, 6, good=0.0)
-    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(index, "compiled", lambda: False)
     reference = index.fit_index(Z, y, starts, 6, good=0.0)
     assert len(mine) == len(reference) == 3
     np.testing.assert_allclose(mine[0][0], reference[0][0], rtol=1e-3)
@@ -151,3 +152,18 @@ def test_shares_are_counted_in_work_so_that_a_slower_machine_takes_the_same_path
     assert not first.cut
     assert not second.cut
     assert [f.expression for f in first.front] == [f.expression for f in second.front]
+
+
+def test_a_compiler_that_fails_is_done_without(monkeypatch):
+    def fails(*_, **__):
+        raise native.CompileError("no space")
+
+    monkeypatch.setattr(least_squares, "refit_native", fails)
+    compiled.cache_clear()
+    try:
+        X = box(50, 1, 1.0, 3.0)
+        assert (
+            refit(ex.mul(ex.const(1.0), ("exp", ex.mul(ex.const(0.1), A))), X, 2 * np.exp(0.5 * X[:, 0])).error < 1e-12
+        )
+    finally:
+        compiled.cache_clear()

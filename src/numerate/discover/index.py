@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 
 from numerate.discover import polynomials as poly
+from numerate.discover.refit import compiled
 from numerate.loops.least_squares import index as least_squares
-from numerate.loops.toolchain import native
 
 Start = tuple[np.ndarray, np.ndarray]  # a: (d,), B: (r, d)
 TOGETHER = 8  # starts in one call: the lanes of a vector
@@ -42,12 +42,14 @@ def fit_index(
     """
     optimiser = replace(least_squares.OPTIMISER, evaluations=steps)
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
-    together = TOGETHER if native.available() else 1
+    fit_starts, together = (
+        (least_squares.fit_index_native, TOGETHER) if compiled() else (least_squares.fit_index_numpy, 1)
+    )
     for first in range(0, len(starts), together):
         if stop():
             break
         a, B = (np.stack(part) for part in zip(*starts[first : first + together]))
-        fit = least_squares.fit_index(Z, y, a, B, degree, None, optimiser, threads=1)
+        fit = fit_starts(Z, y, a, B, degree, None, optimiser, threads=1)
         found += [(float(e), a, B) for e, a, B in zip(fit.error, fit.a, fit.B) if np.isfinite(e)]
         if any(f[0] < good for f in found):
             break

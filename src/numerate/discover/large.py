@@ -115,13 +115,15 @@ def build(P: np.ndarray, allowed: frozenset[str] | None, most: int = FEATURES) -
     return Large(F[:, good], [p for p, g in zip(pairs, good) if g], M, trees)
 
 
-def large_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 400) -> Iterator[ex.Tree]:
-    """g(t / m) = a rich polynomial and two features, exactly."""
+def large_fits(
+    view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 400, most: int = FEATURES
+) -> Iterator[ex.Tree]:
+    """g(t / m) = a rich polynomial and two of at most so many features, exactly."""
     P = view.P[:rows]
     base = wide.rich(P, int(0.4 * len(P)), allowed)
     if base is None:
         return
-    large = build(P, allowed, int(FEATURES * min(1.0, (clock.seconds / 9) ** 0.5)))
+    large = build(P, allowed, int(most * min(1.0, (clock.seconds / 9) ** 0.5)))
     recipes: list[wide.Recipe] = [(None, None, name) for name in OUTERS]
     recipes += [(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
     targets = wide.Targets.of(view, recipes, rows)

@@ -5,6 +5,7 @@ equations lose half the digits, and ends with a few steps of :func:`refit_numpy`
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -43,7 +44,17 @@ def refit(
         steps: at most so many Levenberg–Marquardt steps.
         held: constants (by position) that stay at a given value.
     """
-    return (refit_native if native.available() else refit_numpy)(tree, X, y, weights, steps, held)
+    return (refit_native if compiled() else refit_numpy)(tree, X, y, weights, steps, held)
+
+
+@cache
+def compiled() -> bool:
+    """Whether native code can be built and loaded here; tried once."""
+    try:
+        least_squares.refit_native([to_tape(ex.const(1.0))], np.ones((1, 1)), np.ones(1), threads=1)
+    except (native.NoCompiler, native.CompileError):
+        return False
+    return True
 
 
 def refit_native(

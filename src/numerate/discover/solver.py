@@ -16,7 +16,7 @@ from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
-from numerate.discover.large import large_fits
+from numerate.discover.large import FEATURES, large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
@@ -79,7 +79,7 @@ class Solver:
         with self.clock.share(0.3 * self.clock.seconds):
             self.plain(view, "")
             self.wide(view, "")
-            self.large(view, "")
+            self.large(view, "", FEATURES // 2)
         self.pool.exact_only = False
 
     def wide(self, view: View, source: str) -> None:
@@ -88,8 +88,8 @@ class Solver:
         self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
         self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
 
-    def large(self, view: View, source: str) -> None:
-        self.offer(large_fits(view, self.clock, self.pool.allowed), f"{source} large dictionary")
+    def large(self, view: View, source: str, features: int = FEATURES) -> None:
+        self.offer(large_fits(view, self.clock, self.pool.allowed, most=features), f"{source} large dictionary")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)

@@ -19,6 +19,7 @@ from numerate.discover.spans import Design
 from numerate.discover.view import View
 
 EXACT = 1e-9  # of the spread of a target
+LARGE = ("polynomial", "rich", "laurent", "halves", "laurent with functions")  # designs that all targets are tried on
 MINUS = ex.fixed(-1.0)
 
 Recipe = tuple[ex.Tree | None, ex.Tree | None, str]  # the term taken off, the factor divided out, the outer function
@@ -94,6 +95,24 @@ def signed_laurent(P: np.ndarray, most: int) -> Design | None:
     return None
 
 
+def laurent_with(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Iterator[Design | None]:
+    """Monomials with negative powers, these times a function of one input; and times the logarithms of all."""
+    k = P.shape[1]
+    V = [ex.var(i) for i in range(k)]
+    pos = np.asarray((P > 0).all(0))
+    exps = sparse.laurent_exponents(k, {1: 5, 2: 4, 3: 3}.get(k, 2), (-2, -1, 1, 2))
+    plain = [ex.ONE] + [ex.monomial(V, e) for e in exps]
+    logs = tuple(("log", x if p else ("abs", x)) for x, p in zip(V, pos))
+    sets: list[tuple[ex.Tree, ...]] = [logs, *[(log,) for log in logs]]
+    sets += [(("exp", x), ("exp", ex.mul(MINUS, x))) for x in V] + [(("sin", x), ("cos", x)) for x in V]
+    sets += [(("sqrt", x),) for x, p in zip(V, pos) if p]
+    for functions in sets:
+        small = (1 + len(functions)) * len(plain) < most
+        if small and (allowed is None or set().union(*map(ex.functions, functions)) <= allowed):
+            products = [f if ex.is_one(t) else ex.mul(t, f) for f in functions for t in plain]
+            yield _design("laurent with functions", P, plain + products)
+
+
 def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | None:
     """A polynomial, quotients of two inputs, and logarithms, roots and waves of each."""
     k = P.shape[1]
@@ -125,6 +144,7 @@ def designs(view: View, rows: int, allowed: frozenset[str] | None) -> Iterator[D
     yield rich(P, most, allowed)
     yield signed_laurent(P, most)
     yield spans.halves(P, len(P))
+    yield from laurent_with(P, most, allowed)
     for functions in spans.function_sets(P, allowed):
         for degree in (4, 3, 2, 1):
             if (1 + len(functions)) * (1 + len(poly.exponents(view.k, degree))) < min(most, 180):
@@ -133,13 +153,13 @@ def designs(view: View, rows: int, allowed: frozenset[str] | None) -> Iterator[D
 
 
 def wide_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 500) -> Iterator[ex.Tree]:
-    """Formulas from every design that holds a target; all recipes on the first four, fewer on those with functions."""
+    """Formulas from every design that holds a target; all recipes on the first, fewer on polynomials with functions."""
     n = min(rows, len(view.t))
     made = recipes(view)
     clock.spend(5e-5 * len(made))
     targets = Targets.of(view, made, rows)
-    for number, design in enumerate(designs(view, rows, allowed)):
-        if number == 4:
+    for design in designs(view, rows, allowed):
+        if design is not None and design.name not in LARGE:
             targets = Targets(view, targets.T[:, :400], targets.recipes[:400])
         if design is None or not 1 < design.A.shape[1] < 0.7 * n:
             continue
