@@ -147,7 +147,7 @@ def test_twenty_random_faults_lose_no_row_and_double_none(nodes, tmp_path, expec
             counts[fault] += nodes.replace_node(draw)
         else:
             driver.kill()
-            driver.wait()
+            driver.communicate()
             counts[fault] += 1
             driver = nodes.driver(store)
     told = output_of(driver)
