@@ -9,7 +9,8 @@ from torch import nn
 
 from numerate.streams import Domain, derived_seed
 
-DEADLY_SEED = 5
+DEADLY_SEED = 11
+"""Beyond 7: a model of a user's own is made for the seeds 0 to 7 whichever are trained."""
 
 
 def in_worker() -> bool:
@@ -18,7 +19,7 @@ def in_worker() -> bool:
 
 
 class Deadly(nn.Module):
-    """A scaled product whose run of seed 5 kills the worker that trains it."""
+    """A scaled product whose run of seed 11 kills the worker that trains it."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -147,7 +147,7 @@ def test_twenty_random_faults_lose_no_row_and_double_none(nodes, tmp_path, expec
             counts[fault] += nodes.replace_node(draw)
         else:
             driver.kill()
-            driver.wait()
+            driver.communicate()
             counts[fault] += 1
             driver = nodes.driver(store)
     told = output_of(driver)
@@ -162,7 +162,7 @@ def test_a_run_that_kills_every_worker_fails_alone_with_its_reason(nodes, tmp_pa
     driver = nodes.driver(tmp_path / "a.sqlite", "deadly", seeds=16, steps=4000)
     told = output_of(driver)
     assert "done, 1 failed" in told
-    assert "(Deadly, seed 5) has failed: given up after 3 tries: its worker died: it was killed, or crashed" in told
+    assert "(Deadly, seed 11) has failed: given up after 3 tries: its worker died: it was killed, or crashed" in told
     with Store(tmp_path / "a.sqlite") as store:
         assert len(store.keys()) == 16 * 3 + 15
     with Store(tmp_path / "b.sqlite") as store:

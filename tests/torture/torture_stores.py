@@ -13,6 +13,7 @@ import numpy as np
 from torture_frame import Result, Setting
 
 from numerate.results import Provenance, Row, Store, StoreError, canonical, rescue
+from numerate.results.schema import PAGE_SIZE
 
 
 def _rows(count: int) -> list[Row]:
@@ -20,7 +21,7 @@ def _rows(count: int) -> list[Row]:
     made = []
     for number in range(count):
         draw = np.random.default_rng(number)
-        points = 400 if number % 7 == 0 else 5
+        points = 2500 if number % 7 == 0 else 5
         config = {"unit": f"unit {number % 9}", "steps": 2000, "range": [1, 2]}
         made.append(
             Row(
@@ -76,12 +77,14 @@ def _damage(path: Path, setting: Setting) -> str:
         start = draw.randrange(100)
         data[start : start + length] = draw.randbytes(length)
     elif kind == "swap":
-        first, second = (4096 * draw.randrange(1, len(data) // 4096) for _ in range(2))
-        one, other = data[first : first + 4096], data[second : second + 4096]
-        data[first : first + 4096], data[second : second + 4096] = other, one
+        first, second = (PAGE_SIZE * draw.randrange(1, len(data) // PAGE_SIZE) for _ in range(2))
+        one, other = data[first : first + PAGE_SIZE], data[second : second + PAGE_SIZE]
+        data[first : first + PAGE_SIZE], data[second : second + PAGE_SIZE] = other, one
     else:
-        length = draw.randrange(1, 64) if kind == "bytes" else 4096
-        start = draw.randrange(len(data)) // (1 if kind == "bytes" else 4096) * (1 if kind == "bytes" else 4096)
+        length = draw.randrange(1, 64) if kind == "bytes" else PAGE_SIZE
+        start = (
+            draw.randrange(len(data)) // (1 if kind == "bytes" else PAGE_SIZE) * (1 if kind == "bytes" else PAGE_SIZE)
+        )
         fill = bytes(length) if kind == "zeros" else draw.randbytes(length)
         data[start : start + length] = fill[: len(data) - start]
     path.write_bytes(data)
