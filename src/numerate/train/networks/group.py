@@ -18,6 +18,7 @@ from numerate.devices import kind_of
 from numerate.recurrent import Recurrent
 from numerate.results import Key, Provenance, Row, canonical
 from numerate.results.outcome import below_threshold, best_points
+from numerate.torch_internals import cudnn_rnn_precision, set_cudnn_rnn_precision
 from numerate.train.backends import notice
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
@@ -88,14 +89,16 @@ def checked_model(training: NetworkTraining) -> nn.Module:
 def exact_products() -> Iterator[None]:
     """Matrix products and convolutions of float32 on a GPU without rounding to TF32, whatever torch is set to."""
     places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [place.allow_tf32 for place in places]
+    before, recurrent = [place.allow_tf32 for place in places], cudnn_rnn_precision()
     try:
         for place in places:
             place.allow_tf32 = False
+        set_cudnn_rnn_precision("ieee")
         yield
     finally:
         for place, value in zip(places, before):
             place.allow_tf32 = value
+        set_cudnn_rnn_precision(recurrent)
 
 
 @dataclass(frozen=True)
