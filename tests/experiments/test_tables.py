@@ -37,7 +37,7 @@ def run(id_, folder, **options):
 @pytest.mark.parametrize("table", ["9", "10", "11", "12"])
 def test_the_primers_tables_run_every_published_cell_as_published(table):
     (experiment,) = select([f"primer2022/table{table}"])
-    work = experiment.trainings(Options("paper"))
+    work = experiment.work(Options("paper")).arithmetic.values()
     ours = {(t.labels["unit"], t.labels["range"]) for t in work}
     assert ours == {(cell.model, cell.range) for cell in published.cells(paper="primer2022", table=table)}
     assert {(len(t.seeds), t.steps, t.batch, t.evaluation_size) for t in work} == {(25, 50_000, 128, 10_000)}

@@ -35,14 +35,14 @@ class _Same(NamedTuple):
         return id(self.it)
 
 
-def many(training: Training, seeds: int, experiment: str) -> list[Row]:
+def many(training: Any, seeds: int, experiment: str) -> list[Row]:
     """Two runs of three solved, all with the same two curves: made quickly."""
     kinds = [finished(training, 0, experiment, solved) for solved in (False, True, True)]
     text = kinds[0].config_text
     return [replace(kinds[seed % 3], seed=seed).spelled(text) for seed in range(seeds)]
 
 
-def finished(training: Training, seed: int, experiment: str, solved: bool, **changes) -> Row:
+def finished(training: Any, seed: int, experiment: str, solved: bool, **changes) -> Row:
     """A run of ``training`` that fell below its threshold at step 20,000, or never did."""
     draw = np.random.default_rng([seed, len(str(training.labels))])
     config, text, threshold = _described(_Same(training))

@@ -1,5 +1,7 @@
 """A layer between an embedding and the words it predicts."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +15,8 @@ def test_logits_are_the_embedded_words_through_layer_and_readout(shared):
     ids = torch.randint(11, (5, 3))
     logits, state = model(ids)
     output, expected = model.layer(model.embedding.weight[ids])
-    weight = model.embedding.weight if model.weight is None else model.weight
+    own: Any = model.weight
+    weight = model.embedding.weight if own is None else own
     assert (model.weight is None) == shared
     torch.testing.assert_close(logits, F.linear(output, weight, model.bias))
     torch.testing.assert_close(state, expected)

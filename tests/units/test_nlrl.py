@@ -19,7 +19,7 @@ CHOICES = list(itertools.product([0, 1], repeat=3))
 
 def rule(chosen: tuple[int, ...], negated: tuple[int, ...], high: bool, **options: Any) -> NLRL:
     """A unit whose every gate is shut or open; ``high`` opens the output gate."""
-    unit = NLRL(3, 1, **options)
+    unit: Any = NLRL(3, 1, **options)
     with torch.no_grad():
         unit.weight.copy_(torch.tensor([chosen]))
         unit.negation.copy_(torch.tensor([negated]) - 0.5)
