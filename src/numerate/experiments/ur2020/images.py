@@ -1,7 +1,7 @@
 """Table 5 and Figure 6: nine gates on images read pixel by pixel. Table 2: the best of them, larger."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from typing import Any
@@ -21,7 +21,7 @@ from numerate.experiments.ur2020.units import KINDS, SHORT, Core, layer, recipe,
 from numerate.recurrent import Recurrent, SequenceModel
 from numerate.report import Claim, Page, Picture, TextTable
 from numerate.report.figures import lay_out, style
-from numerate.report.learning import curves, legend, panels, plot_beside, plot_curves
+from numerate.report.learning import Curves, curves, legend, panels, plot_beside, plot_curves
 from numerate.results import Row
 from numerate.stats import rank_agreement
 from numerate.tasks import PermutedPixels, SequentialPhotographs
@@ -145,7 +145,7 @@ def beside_picture(rows: Sequence[Row], theirs: Callable[[str], Mapping[str, flo
         most = max(len(runs.by_unit(members)) for members in tasks.values())
         fig, axes = panels(len(tasks), 3.7, 1.3 + 0.28 * most, columns=3)
         for ax, (task, members) in zip(axes, tasks.items()):
-            plot_beside(ax, best(members), theirs(task) if comparable else {}, order=runs.order(rows))
+            plot_beside(ax, best(members), theirs(task) if comparable else {}, order=runs.order(members))
             ax.set_title(task, pad=26)
             ax.set_xlabel("validation accuracy in %")
         lay_out(fig, w_pad=2.2)
@@ -153,18 +153,26 @@ def beside_picture(rows: Sequence[Row], theirs: Callable[[str], Mapping[str, flo
     return Picture("beside", fig, f"Highest validation accuracy: a dot for each run at its best rate; {beside}.")
 
 
-def curve_picture(rows: Sequence[Row]) -> Picture:
-    tasks, colours = runs.by_task(rows), runs.order(rows)
+def gate_name(unit: str) -> str:
+    """``UR-`` of UR-LSTM and UR-GRU, so that a gate has one colour; other names as they are."""
+    kind, _, core = unit.rpartition("-")
+    return f"{kind}-" if kind in KINDS and core in ("LSTM", "GRU") else "standard" if unit in ("LSTM", "GRU") else unit
+
+
+def curve_picture(rows: Sequence[Row], name: Callable[[str], str] = gate_name) -> Picture:
+    tasks, colours = runs.by_task(rows), list(dict.fromkeys(map(name, runs.order(rows))))
     with style():
         fig, axes = panels(len(tasks), 3.7, 3.4, columns=3)
+        every: dict[str, Curves] = {}
         for ax, (task, members) in zip(axes, tasks.items()):
-            plot_curves(ax, curves(members, "validation_accuracy", scale=100), order=colours, first="UR-LSTM")
+            series = [replace(c, name=name(c.name)) for c in curves(members, "validation_accuracy", scale=100)]
+            every = {c.name: c for c in series} | every
+            plot_curves(ax, series, order=colours, first=name("UR-LSTM"))
             ax.set_title(task)
         axes[0].set_ylabel("validation accuracy in %")
-        legend(fig, curves(rows, "validation_accuracy"), colours, first="UR-LSTM")
-    return Picture(
-        "validation", fig, "Validation accuracy along training: median over seeds, and the middle half of them."
-    )
+        legend(fig, list(every.values()), colours, first=name("UR-LSTM"))
+    caption = "Validation accuracy along training: median over seeds, and the middle half of them."
+    return Picture("validation", fig, caption)
 
 
 def accuracy_table(rows: Sequence[Row], theirs: Callable[[str], Mapping[str, float]], comparable: bool) -> TextTable:
@@ -313,7 +321,7 @@ def draw_large(rows: Sequence[Row], options: Options) -> Page:
         tables.append(TextTable("Printed, the model not named by our source", ["task", "test accuracy, %"], known))
     return Page(
         "UR gates, Table 2: larger layers",
-        pictures=[beside_picture(rows, nothing, False), curve_picture(rows)],
+        pictures=[beside_picture(rows, nothing, False), curve_picture(rows, str)],
         tables=tables,
     )
 
