@@ -49,7 +49,8 @@ def trainings(options: Options) -> list[Training]:
 def training_loss(training: Training, row: Row) -> float:
     """Squared error of a run's best weights on the batch of the step at which they were reached."""
     model = training.build(row.seed).eval()
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
+    weights = {name: torch.from_numpy(value) for name, value in row.weights["best"].items()}
+    model.load_state_dict(weights, strict=False)  # buffers are not stored
     step, draws = int(row.scores["best_step"]), training.task.draws
     numbers = uniform(row.seed, Domain.TRAIN, step, training.batch * draws).view(training.batch, draws)
     x, y = training.task.examples(numbers, training.task.constants(row.seed, "train"))

@@ -125,9 +125,10 @@ class Relax(nn.Module):
 
 
 def trained(training: Training, row: Row) -> nn.Module:
-    """The model of a run with its best weights."""
+    """The model of a run with its best weights; buffers, which are not stored, as they were made."""
     model = training.build(row.seed).eval()
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
+    weights = {name: torch.from_numpy(value) for name, value in row.weights["best"].items()}
+    model.load_state_dict(weights, strict=False)
     return model
 
 
