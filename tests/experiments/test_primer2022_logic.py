@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.sparse import csgraph
 
-from numerate.experiments import Options, select
+from numerate.experiments import Options, models, select
 from numerate.experiments.experiment import Work
 from numerate.experiments.primer2022 import compare, deciding, logic, sequences, shortest_path
 from numerate.results import Row, Store
@@ -120,3 +120,10 @@ def test_nothing_is_said_of_redundancy_that_was_not_run() -> None:
     trainings = compare.trainings(Options("smoke"))
     rows = [Row("", t.description(), 0, t.labels, scores=solved(0, 1.0) | {"snapped_test": 0.0}) for t in trainings]
     assert compare.claims(compare.compared_rows(rows, Options("smoke"))) == []
+
+
+def test_weights_of_another_model_are_refused() -> None:
+    (training, *_) = select(["primer2022/minimum"])[0].trainings(Options("smoke"))
+    weights = {"decide.sign": training.build(0).state_dict()["cell.decide.sign"].numpy()}
+    with pytest.raises(ValueError, match="are not those of its model"):
+        models.trained(training, Row("", training.description(), 0, weights={"best": weights}))

@@ -5,10 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from numerate.experiments.recipe import Recipe
 from numerate.recurrent import Recurrent, SequenceModel
+from numerate.results import Row
+from numerate.train import Training
 from numerate.units import NAU
 
 Layer = Callable[[int, int], nn.Module]
@@ -27,3 +30,16 @@ def sequence_model(inputs: int, outputs: int, *, layer: Callable[[int], Recurren
 def after_sums(recipe: Recipe, **hidden: int) -> Recipe:
     """The same unit behind an NAU of two hidden values, or ``hidden=`` of them."""
     return replace(recipe, model=partial(two_layers, first=NAU, second=recipe.model, **hidden))
+
+
+def trained(training: Training, row: Row) -> nn.Module:
+    """The model of a run with its best weights; buffers, which are not stored, as they were made.
+
+    Raises ValueError if the stored weights are not those of the model.
+    """
+    model = training.build(row.seed).eval()
+    weights = {name: torch.from_numpy(value) for name, value in row.weights["best"].items()}
+    found = model.load_state_dict(weights, strict=False)
+    if found.unexpected_keys or {name for name, _ in model.named_parameters()} & set(found.missing_keys):
+        raise ValueError(f"the stored weights of the run {row.key.name} are not those of its model")
+    return model

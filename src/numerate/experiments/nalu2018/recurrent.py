@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.models import trained
 from numerate.experiments.nalu2018.models import RECURRENT, OwnCell, repeated
 from numerate.experiments.nalu2018.scores import FUNCTIONS, RATES, RAW, RELATIVE, best_scores, claim, compare
 from numerate.experiments.pages import comparison_page
@@ -48,8 +49,7 @@ def trainings(options: Options) -> list[Training]:
 
 def training_loss(training: Training, row: Row) -> float:
     """Squared error of a run's best weights on the batch of the step at which they were reached."""
-    model = training.build(row.seed).eval()
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
+    model = trained(training, row)
     step, draws = int(row.scores["best_step"]), training.task.draws
     numbers = uniform(row.seed, Domain.TRAIN, step, training.batch * draws).view(training.batch, draws)
     x, y = training.task.examples(numbers, training.task.constants(row.seed, "train"))

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.models import trained
 from numerate.experiments.pages import comparison_page
-from numerate.experiments.primer2022.deciding import drawn, trained
+from numerate.experiments.primer2022.deciding import drawn
 from numerate.experiments.primer2022.recipes import RECIPES
 from numerate.experiments.primer2022.tables import NAMES, TABLES, trainings
 from numerate.experiments.remarks import about, reasons

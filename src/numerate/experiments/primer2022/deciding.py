@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate.experiments.experiment import Work
+from numerate.experiments.models import trained
 from numerate.report import Metric, text
 from numerate.report.metrics import Measured, arithmetic
 from numerate.results import Row
@@ -122,13 +123,6 @@ class Relax(nn.Module):
 
 
 # ------------------------------------------------------------ stored runs, judged once more
-
-
-def trained(training: Training, row: Row) -> nn.Module:
-    """The model of a run with its best weights."""
-    model = training.build(row.seed).eval()
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
-    return model
 
 
 def rounded(model: nn.Module) -> nn.Module:
