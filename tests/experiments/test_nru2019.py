@@ -1,5 +1,7 @@
 """The experiments of the NRU paper: what they train, and what their pages say of known runs."""
 
+import subprocess
+import sys
 from typing import Literal
 
 import numpy as np
@@ -222,6 +224,17 @@ def test_pixels_and_characters_write_a_page(small_mnist, small_ptb, tmp_path):
     for name, units in (("table2", ("GRU",)), ("table3", ("LSTM",)), ("figure8", None)):
         result = run(f"nru2019/{name}", Options("smoke", units=units), tmp_path / "out")
         assert "<svg" in result.page.read_text(encoding="utf-8")
+
+
+def test_training_needs_no_package_of_the_command_line():
+    code = """
+import sys
+sys.modules |= dict.fromkeys(("rich", "typer", "polars", "iminuit", "pydantic", "sklearn"))
+from numerate.experiments.catalogue import experiments
+print(len(experiments("nru2019")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 11
 
 
 def test_missing_data_are_told_in_one_sentence(tmp_path, monkeypatch):

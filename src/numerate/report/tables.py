@@ -3,17 +3,17 @@
 import csv
 import io
 from pathlib import Path
-from typing import Any
-
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from numerate.labels import spreadsheet_cell
 from numerate.report import text
 from numerate.report.comparison import Cell, Comparison, x_name
 from numerate.report.metrics import Metric
 from numerate.stats import Estimate
+
+if TYPE_CHECKING:  # a machine that only trains has no rich
+    from rich.console import Group
+    from rich.text import Text
 
 MOST_COLUMNS, MOST_IN_A_LINE = 9, 5
 STYLES = {"agrees": "green", "differs": "bold red", "too few runs": "yellow"}
@@ -78,8 +78,12 @@ def interval(estimate: Estimate | None, metric: Metric) -> str:
     return f"{metric.show(estimate.value)} [{metric.show(estimate.low)}, {metric.show(estimate.high)}]"
 
 
-def terminal_table(comparison: Comparison) -> Group:
+def terminal_table(comparison: Comparison) -> "Group":
     """The first measure, ours over published, for ``rich.print``: one table per panel, series down and x across."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     parts: list[Any] = []
     for panel in comparison.panels:
         parts.append(Text(comparison.panel_title(panel), style="bold"))
@@ -107,7 +111,9 @@ def terminal_table(comparison: Comparison) -> Group:
     return Group(*parts)
 
 
-def _pair(cell: Cell | None, comparison: Comparison) -> Text:
+def _pair(cell: Cell | None, comparison: Comparison) -> "Text":
+    from rich.text import Text
+
     if cell is None:
         return Text("")
     metric = comparison.lead
@@ -118,7 +124,9 @@ def _pair(cell: Cell | None, comparison: Comparison) -> Text:
     return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
 
 
-def _difference(cell: Cell) -> Text:
+def _difference(cell: Cell) -> "Text":
+    from rich.text import Text
+
     rate = cell.theirs["success_rate"]
     theirs = f"{round((rate.value or 0) * (rate.n or 0))}/{rate.n}"
     numbers = f"{cell.measured.solved}/{cell.measured.n}, published {theirs}, q {text.p_value(cell.verdict.q)}"
