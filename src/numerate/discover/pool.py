@@ -110,7 +110,7 @@ class Pool:
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.work
-        if self._settled is not None and self.clock.work >= self._settled + self.patience * (0.5 + self._settled):
+        if self._settled is not None and self.clock.work >= self._settled + self.patience * (1.5 + self._settled):
             raise Solved
 
     def _look_for_noise(self) -> None:
