@@ -4,12 +4,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Thread
 
 from numerate.cluster.engine import Engine, Finished
 from numerate.cluster.worker import receive, send
+
+PATIENCE = 5.0
+"""Seconds for a process that has closed its pipe to end."""
 
 
 @dataclass
@@ -30,6 +34,7 @@ class LocalEngine(Engine):
 
     def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
         self.workers = [_Worker(environment) for environment in environments]
+        self.threads: list[Thread] = []
         self.over: Queue[tuple[_Worker, Finished]] = Queue()
 
     def slots(self) -> int:
@@ -38,7 +43,9 @@ class LocalEngine(Engine):
     def submit(self, number: int, order: bytes) -> None:
         worker = next(worker for worker in self.workers if worker.number is None)
         worker.number = number
-        Thread(target=self._exchange, args=(worker, number, order), daemon=True).start()
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        self.threads.append(Thread(target=self._exchange, args=(worker, number, order), daemon=True))
+        self.threads[-1].start()
 
     def as_completed(self, seconds: float) -> Iterator[Finished]:
         while True:
@@ -54,7 +61,11 @@ class LocalEngine(Engine):
         for worker in self.workers:
             if worker.process:
                 worker.process.kill()
-                worker.process.wait()
+        for thread in self.threads:
+            thread.join()
+        for worker in self.workers:
+            if worker.process:
+                _end(worker.process)
 
     def _exchange(self, worker: _Worker, number: int, order: bytes) -> None:
         """Have one order done, in a thread that waits for it."""
@@ -68,9 +79,8 @@ class LocalEngine(Engine):
         except OSError as error:
             reason = f"its worker could not be reached: {error.strerror}"
         if data is None and worker.process:
-            worker.process.kill()
-            reason, worker.process = _ended(worker.process.wait()), None
-        self.over.put((worker, Finished(number, data, reason)))
+            reason, worker.process = _ended(_end(worker.process)), None
+        self.over.put((worker, Finished(number, data, "" if data else reason)))
 
     def _alive(self, worker: _Worker) -> "subprocess.Popen[bytes]":
         if worker.process and worker.process.poll() is None:
@@ -80,6 +90,19 @@ class LocalEngine(Engine):
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
         )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> int:
+    """Its exit code, once it has ended; one that does not is killed."""
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            assert pipe
+            pipe.close()
+    return process.wait()
 
 
 def _ended(code: int) -> str:
