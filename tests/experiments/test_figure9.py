@@ -28,7 +28,7 @@ def stored(training, value):
 def test_the_gate_is_its_mean_over_the_test_examples():
     """With 100 inputs of weight 1/100 each hidden value is the mean of the range but for a standard error of 1 %."""
     work = select(["nau2020/table5"])[0].work(Options(size="paper", units=("Gated NAU/NMU",)))
-    for training in work.trainings:
+    for training in {id(training): training for training in work.arithmetic.values()}.values():
         for value in (-2.0, 0.0, 3.0):
             assert gate(training, stored(training, value)) == pytest.approx(1 / (1 + math.exp(-value)), abs=0.01)
 

@@ -201,7 +201,7 @@ def test_epidemic_conserves_people_and_slopes_are_its_derivatives() -> None:
 
 
 def test_the_large_scale_task_has_a_native_loop() -> None:
-    (training, *_) = select(["primer2022/npu-large"])[0].trainings(Options(size="smoke"))
+    training = next(iter(select(["primer2022/npu-large"])[0].work(Options(size="smoke")).arithmetic.values()))
     assert "evaluate" in source(make_step(training)[0])
 
 

@@ -87,7 +87,7 @@ def test_bellman_ford_agrees_with_scipy() -> None:
 
 
 def test_rounding_is_kept_only_where_validation_allows() -> None:
-    (training, *_) = select(["primer2022/minimum"])[0].trainings(Options("smoke"))
+    training = next(iter(select(["primer2022/minimum"])[0].work(Options("smoke")).arithmetic.values()))
     model = training.build(0)
     weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
     row = Row("", training.description(), 0, weights={"best": weights})
@@ -123,7 +123,7 @@ def test_nothing_is_said_of_redundancy_that_was_not_run() -> None:
 
 
 def test_weights_of_another_model_are_refused() -> None:
-    (training, *_) = select(["primer2022/minimum"])[0].trainings(Options("smoke"))
+    training = next(iter(select(["primer2022/minimum"])[0].work(Options("smoke")).arithmetic.values()))
     weights = {"decide.sign": training.build(0).state_dict()["cell.decide.sign"].numpy()}
     with pytest.raises(ValueError, match="are not those of its model"):
         models.trained(training, Row("", training.description(), 0, weights={"best": weights}))
