@@ -470,5 +470,5 @@ class _progress:
         rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
         text = f"{now.finished:,} of {now.total:,} runs{rate}"
         if now.workers is not None:
-            text += f", {now.busy:,} of {now.workers:,} workers busy, {now.rate:.3g} runs/s"
+            text += f", {now.busy:,}/{now.workers:,} workers busy, {now.rate:,.1f} runs/s"
         self.bar.update(self.task, completed=now.fraction, runs=text, left=left, label=now.label)

@@ -11,7 +11,7 @@ from cluster_samples import FakeEngine
 
 from numerate.cli import main
 from numerate.cluster import Finished
-from numerate.experiments import running
+from numerate.experiments import Options, running
 from numerate.results import Store
 
 COMMAND = [
@@ -57,7 +57,7 @@ def numerate(capfd, monkeypatch):
 def alone(tmp_path_factory):
     """The table of one process."""
     out = tmp_path_factory.mktemp("alone")
-    subprocess.run([sys.executable, "-m", "numerate", *COMMAND, "--out", out], check=True, capture_output=True)
+    running.run("primer2022/table11", Options("smoke", 20, ("NMU",), ((1.0, 2.0), (-2.0, -1.0))), out)
     return out
 
 
