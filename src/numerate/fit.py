@@ -44,7 +44,7 @@ class FormulaFit:
     def verdict(self) -> str:
         best = self.found.best
         if self.found.exact:
-            rows = "every other row" if self.found.outliers else "every row"
+            rows = "every row but the outliers" if self.found.outliers else "every row"
             return f"an exact law: it agrees with {rows} to the last digits"
         if self.found.noise and best.error < 1.2 * self.found.noise:
             return f"{NO_LAW}, which leaves no more than the noise"
