@@ -41,7 +41,7 @@ QUICK = UNITS[:6]
 """Units of quick runs: the paper's own contenders, and EURNN."""
 UPDATES = {"smoke": 4, "quick": 5_000, "paper": 50_000}
 FEWER = {
-    "quick": {"EURNN": 300},
+    "quick": {"EURNN": 200},
     "paper": {"EURNN": 10_000, "GORU": 25_000, "RNN-orth": 25_000, "RNN-id": 25_000, "SRU": 25_000},
 }
 """Updates of units that have solved a task or settled by then."""
