@@ -418,7 +418,7 @@ def test_discover_finds_the_formula(tmp_path):
 
 def test_every_experiment_has_a_title_and_an_id_of_its_paper():
     for id_, experiment in experiments().items():
-        assert re.fullmatch(r"(primer2022|nau2020|nalu2018)(/[a-z0-9-]+)?|zoo|discover", id_)
+        assert re.fullmatch(r"(primer2022|nau2020|nalu2018|nru2019|ur2020)(/[a-z0-9-]+)?|zoo|discover", id_)
         assert experiment.title
         assert experiments(id_.split("/")[0])[id_] is experiment
 

@@ -123,7 +123,9 @@ loaded = {name for name in sys.modules if name.startswith("numerate.")}
 training = specification.Training(NMU, SingleModule("mul"), (0,))
 named = source_cache._MODULE.findall(stack.make_step(training)[0].name)
 entry = {"numerate.train", "numerate.tasks", *source_cache.dependencies(["numerate.train", "numerate.tasks"])}
-print(*sorted(loaded - entry - source_cache.dependencies(named)))
+known = entry | source_cache.dependencies(named)
+on_the_way = {name.rpartition(".")[0] for name in known}  # packages, loaded for a module of theirs
+print(*sorted(loaded - known - on_the_way))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert [name for name in done.stdout.split() if not name.startswith(source_cache.UNRELATED)] == []
