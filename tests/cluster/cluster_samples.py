@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numerate.cluster import Engine, Finished
@@ -10,7 +10,7 @@ from numerate.cluster.messages import Order
 from numerate.cluster.worker import work
 from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Training, train
+from numerate.train import NetworkTraining, Training, train
 from numerate.units import NAU, NMU
 
 SHORT: dict[str, Any] = {"steps": 20, "evaluate_every": 10, "evaluation_size": 10, "batch": 4}
@@ -31,7 +31,7 @@ def trainings(seeds: int = 40, **settings: Any) -> list[Training]:
     ]
 
 
-def reference(folder, work: list[Training]) -> str:
+def reference(folder, work: Sequence[Training | NetworkTraining]) -> str:
     """The digest of a store whose runs one process trained."""
     with Store(folder / "reference.sqlite") as store:
         train(work, store, experiment="x", backend="stacked")

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from cluster_samples import FakeEngine, names, reference, trainings
@@ -11,7 +12,11 @@ from numerate.cluster import Finished, How, Refused, train_on
 from numerate.cluster import driver as driver_module
 from numerate.cluster.messages import Reply, version_conflict, versions
 from numerate.cluster.worker import work
+from numerate.experiments.models import sequence_model
+from numerate.recurrent import LSTM
 from numerate.results import Store, StoreError, pack_rows, unpack_rows
+from numerate.tasks import Copying
+from numerate.train import NetworkTraining
 
 HOW = How(backend="stacked")
 RUNS = 120
@@ -33,6 +38,13 @@ def driven(path, engine, work=None, progress=None):
 @pytest.mark.parametrize(("workers", "seed"), [(1, 0), (7, 1)])
 def test_the_rows_are_those_of_one_process_whatever_the_workers_and_the_order(tmp_path, expected, workers, seed):
     assert driven(tmp_path, FakeEngine(workers, seed=seed)) == ({}, expected, RUNS)
+
+
+def test_networks_on_sequences_are_trained_on_workers_too(tmp_path):
+    task = Copying(length=12, batch_size=2, evaluation_batches=1)
+    model = partial(sequence_model, layer=partial(LSTM, hidden_size=4))
+    networks = [NetworkTraining(model, task, tuple(range(5)), steps=4, evaluate_every=2, labels={"unit": "LSTM"})]
+    assert driven(tmp_path, FakeEngine(2), networks) == ({}, reference(tmp_path, networks), 5)
 
 
 def test_lost_garbled_and_doubled_replies_change_nothing(tmp_path, expected):
