@@ -17,6 +17,7 @@ EXTRAS = {
     "bench": ("typer", "rich", "scipy", "polars", "matplotlib", "jinja2", "pint"),
     "formula": ("sklearn", "narwhals", "fastexcel", "pyarrow"),
     "page": ("fastapi", "uvicorn"),
+    "cluster": ("ray", "submitit"),
     "tensorboard": ("tensorboardX",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
