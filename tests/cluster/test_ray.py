@@ -194,7 +194,7 @@ def test_a_node_with_another_version_is_refused_by_name_and_the_others_do_its_wo
 def test_a_full_disk_at_the_driver_is_a_sentence_and_loses_nothing(nodes, tmp_path, expected):
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", small], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", small], capture_output=True).returncode:
         pytest.skip("needs the right to mount a small disk")
     try:
         driver = nodes.driver(small / "a.sqlite")
