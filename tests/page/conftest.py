@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 
 import page_samples as samples
@@ -11,7 +12,26 @@ pytest.importorskip("fastapi", reason="the page needs its extra packages: pip in
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"/>'
 """In place of what takes seconds to draw; test_server asks for a real one."""
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+SETUP = "NUMERATE_BROWSER_SETUP"
+"""Variable that names a process which installs Chromium meanwhile."""
+
+
+def chromium() -> str | None:
+    """The browser of this machine; waits for one that is being installed."""
+    end = time.monotonic() + 400
+    while True:
+        found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+        if not under_way(os.environ.get(SETUP)) or time.monotonic() > end:
+            return found
+        time.sleep(1)
+
+
+def under_way(process: str | None) -> bool:
+    try:
+        os.kill(int(process or 0) or 2**22 + 1, 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +56,10 @@ def server(folders):
 @pytest.fixture(scope="session")
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
-    if not CHROMIUM:
+    if not (path := chromium()):
         pytest.skip("no Chromium on this machine: install it, or name it in the variable CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
 
