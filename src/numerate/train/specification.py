@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -73,8 +73,36 @@ class Restart:
     above: float = 1.0
 
 
+class Configured:
+    """What every kind of training has: seeds, a description, and keys of its runs."""
+
+    seeds: tuple[int, ...]
+
+    def check_seeds(self) -> None:
+        """Seeds as plain integers. Raises ValueError for what is no seed."""
+        try:
+            object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
+        except TypeError:
+            raise ValueError(f"seeds must be whole numbers, got {self.seeds!r}") from None
+        if any(not 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError("seeds must be whole numbers from 0 to 4294967295")
+
+    def description(self) -> dict[str, Any]:
+        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
+        return {
+            f.name: describe(getattr(self, f.name))
+            for f in fields(cast(Any, self))
+            if f.name not in ("seeds", "labels")
+        }
+
+    def run_keys(self) -> list[Key]:
+        """One key per run: hash of the configuration, and seed."""
+        config = config_hash(self.description())
+        return [Key(config, seed) for seed in self.seeds]
+
+
 @dataclass(frozen=True)
-class Training:
+class Training(Configured):
     """One configuration and the seeds to run it with.
 
     What identifies its runs is :meth:`description`. :meth:`run_keys` is that description hashed, one key per seed;
@@ -97,17 +125,12 @@ class Training:
     def __post_init__(self) -> None:
         self._check_kinds()
         object.__setattr__(self, "penalties", tuple(self.penalties))
-        try:
-            object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
-        except TypeError:
-            raise ValueError(f"seeds must be whole numbers, got {self.seeds!r}") from None
+        self.check_seeds()
         for name in ("steps", "batch", "evaluate_every", "evaluation_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.steps % self.evaluate_every:
             raise ValueError(f"steps ({self.steps}) must be a multiple of evaluate_every ({self.evaluate_every})")
-        if any(not 0 <= seed < 2**32 for seed in self.seeds):
-            raise ValueError("seeds must be whole numbers from 0 to 4294967295")
 
     def _check_kinds(self) -> None:
         """Raise TypeError for a part of the wrong kind, which training would ignore or trip over later."""
@@ -123,15 +146,6 @@ class Training:
             raise TypeError(f"labels must map names to values, got {self.labels!r}")
         if lacking := [name for name in ("inputs", "outputs", "draws", "examples") if not hasattr(self.task, name)]:
             raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
-
-    def description(self) -> dict[str, Any]:
-        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
-        return {f.name: describe(getattr(self, f.name)) for f in fields(self) if f.name not in ("seeds", "labels")}
-
-    def run_keys(self) -> list[Key]:
-        """One key per run: hash of the configuration, and seed."""
-        config = config_hash(self.description())
-        return [Key(config, seed) for seed in self.seeds]
 
     @property
     def form(self) -> Hashable:

@@ -1,17 +1,15 @@
 """What to train of networks that learn from batches: sequences, text, images."""
 
 import json
-import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from numerate.results import Key, config_hash
 from numerate.tasks.batches import BatchTask
 from numerate.train.identity import describe
-from numerate.train.specification import Adam, Factory, Penalty, built
+from numerate.train.specification import Adam, Configured, Factory, Penalty, built
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -34,7 +32,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class NetworkTraining:
+class NetworkTraining(Configured):
     """One configuration of a network that learns from batches, and the seeds to run it with.
 
     :class:`~numerate.train.Training` is for thousands of small models on numbers drawn at every step; this is for
@@ -72,15 +70,10 @@ class NetworkTraining:
     def __post_init__(self) -> None:
         self._check_kinds()
         object.__setattr__(self, "penalties", tuple(self.penalties))
-        try:
-            object.__setattr__(self, "seeds", tuple(map(operator.index, self.seeds)))
-        except TypeError:
-            raise ValueError(f"seeds must be whole numbers, got {self.seeds!r}") from None
+        self.check_seeds()
         for name in ("steps", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if any(not 0 <= seed < 2**32 for seed in self.seeds):
-            raise ValueError("seeds must be whole numbers from 0 to 4294967295")
         if self.precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
 
@@ -102,18 +95,9 @@ class NetworkTraining:
         if lacking := [name for name in needed if not hasattr(self.task, name)]:
             raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
 
-    def description(self) -> dict[str, Any]:
-        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
-        return {f.name: describe(getattr(self, f.name)) for f in fields(self) if f.name not in ("seeds", "labels")}
-
-    def run_keys(self) -> list[Key]:
-        """One key per run: hash of the configuration, and seed."""
-        config = config_hash(self.description())
-        return [Key(config, seed) for seed in self.seeds]
-
     @property
     def form(self) -> Hashable:
-        """Configurations of equal form are trained in one stack; they may differ in rates, limits and schedules."""
+        """Configurations of equal form are one group on a CPU; they may differ in rates, limits and schedules."""
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
