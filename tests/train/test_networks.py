@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from numerate.recurrent import LSTM
 from numerate.results import Row, Store
 from numerate.results.outcome import judge
+from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
@@ -187,6 +188,24 @@ def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
         parts = {row.key: row for row in store.rows()}
     assert 1 < calls < 9
     assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+
+
+def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None:
+    given = training(steps=40)
+    with Store(tmp_path / "here.sqlite") as store:
+        assert not train([given], store, seconds=1e-3)
+        store.export(tmp_path / "portion.sqlite", unfinished=True)
+    shards = cut(tmp_path / "portion.sqlite", size=20_000, most=50)
+    join(shards, tmp_path / "joined.sqlite")
+    with Store(tmp_path / "there.sqlite") as store:
+        store.import_(tmp_path / "joined.sqlite")
+        (name,) = store.checkpoints()
+        state = store.load_checkpoint(name)
+        assert state
+        assert 0 < state.meta["step"] < 40
+        assert train([given], store)
+        digests = {row.key: row.digest for row in store.rows()}
+    assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
 
 
 def test_a_diverging_run_is_a_result_and_leaves_its_neighbours_alone(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ class NetworkGroup:
         self.keys, self.runs = tuple(runs), tuple(runs.values())
         self.training = self.runs[0].training
         self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
-        self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
-        self.stacks = self._stacks()
         self.backend = f"{'graph' if kind_of(device).asynchronous else 'each'}-{kind_of(device).name}"
+        self.name = hashlib.sha256(repr((self.keys, self.backend)).encode()).hexdigest()[:24]
+        self.stacks = self._stacks()
         self.seconds_each = 0.0
 
     def _stacks(self) -> list[Stack]:
