@@ -1,7 +1,7 @@
 """Cells as the page gets them: plain data, from counts in SQL or from a report's comparison."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +13,6 @@ from numerate.report.comparison import OPERATIONS, series_name, x_name
 from numerate.report.figures import looks
 from numerate.report.tables import interval
 from numerate.report.text import p_value
-from numerate.results import Row
 from numerate.stats import Estimate, wilson
 
 Data = dict[str, Any]
@@ -115,14 +114,17 @@ def _placed(panel: str, series: str, x: Any) -> Data:
     return {"panel": panel, "series": series, "x": x_name(x)}
 
 
-def compared_cells(compared: Comparison, rows: Sequence[Row], own: set[str]) -> Data:
-    """The cells of a report, with what was published and the verdicts; ``own``: series of the user's own units."""
+def compared_cells(compared: Comparison, names: Collection[str], own: set[str]) -> Data:
+    """The cells of a report, with what was published and the verdicts.
+
+    ``names``: labels of the stored runs, by which a cell finds them. ``own``: series of the user's own units.
+    """
     places: dict[tuple[str, str, Any], Where] = {}
     layout = compared.layout
-    for row in rows:
-        names = (layout.panel, layout.series, layout.x)
+    placing = [name for name in (layout.panel, layout.series, layout.x) if name in names]
+    for row in compared.rows:
         where = places.setdefault(layout.place(row), [])
-        where += [pair for name in names if (pair := (name, value_text(row.labels[name]))) not in where]
+        where += [pair for name in placing if (pair := (name, value_text(row.labels[name]))) not in where]
     cells = [_compared(compared, cell, places[cell.panel, cell.series, cell.x], own) for cell in compared.cells]
     data = _around(cells, compared.panels, compared.series, compared.xs, compared.metrics)
     words = dict.fromkeys(cell.verdict.word for cell in compared.cells)

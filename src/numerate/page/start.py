@@ -6,7 +6,7 @@ from urllib.parse import quote
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.labels import printable
 from numerate.page.cells import Data, counted_cells, thumbnail
-from numerate.page.experiment import comparison_of, pictures_of
+from numerate.page.experiment import comparison_of, picture_name
 from numerate.page.index import ALL, Index
 from numerate.page.site import Query, Site
 
@@ -47,9 +47,15 @@ def _card(site: Site, query: Query, id: str, wait: bool) -> Data:
         verdicts = _orders(data["orders"]) if data.get("orders") else data["verdicts"]
         card |= {"maps": thumbnail(data), "verdicts": verdicts, "headline": data["headline"]}
         return card | {"pending": computed is None}
-    if wait and (drawn := pictures_of(site, query, id, size)) and drawn.value:  # those that are drawn already
-        card["svg"] = f"data:image/svg+xml,{quote(drawn.value['pictures'][0]['svg'])}"
-    return card | {"picture": True}
+    counts = {"maps": thumbnail(counted_cells(index.groups(id, size)))}
+    if not isinstance(experiment.show, PicturePage):
+        return card | counts
+    drawn = site.computing.latest(picture_name(index, id, size))
+    if drawn is None or (drawn.value and drawn.value["pictures"]):
+        if wait and drawn:  # a saved page has those that are drawn already
+            card["svg"] = f"data:image/svg+xml,{quote(drawn.value['pictures'][0]['svg'])}"
+        return card | {"picture": True}
+    return card | counts
 
 
 def _base(id: str, title: str, size: str, sizes: list[dict[str, str | int]]) -> Data:
