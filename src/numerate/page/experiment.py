@@ -30,7 +30,7 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
         elif isinstance(known.show, PicturePage):
             computed = pictures_of(site, query, id, size, wait=wait)
             pending, failed = "drawing …", "No picture of these runs can be drawn"
-        if computed and computed.value:
+        if computed and computed.value and computed.value.get("cells") != []:
             data |= computed.value
     return data | {
         "id": id,
