@@ -114,18 +114,21 @@ def _placed(panel: str, series: str, x: Any) -> Data:
     return {"panel": panel, "series": series, "x": x_name(x)}
 
 
-def compared_cells(compared: Comparison, names: Collection[str], own: set[str]) -> Data:
+def compared_cells(compared: Comparison, stored: Mapping[str, Collection[str]], own: set[str]) -> Data:
     """The cells of a report, with what was published and the verdicts.
 
-    ``names``: labels of the stored runs, by which a cell finds them. ``own``: series of the user's own units.
+    ``stored``: labels of the stored runs and their values, by which a cell finds its runs; what a comparison adds to
+    them, such as an untrained model, has none. ``own``: series of the user's own units.
     """
     places: dict[tuple[str, str, Any], Where] = {}
     layout = compared.layout
-    placing = [name for name in (layout.panel, layout.series, layout.x) if name in names]
+    placing = [name for name in (layout.panel, layout.series, layout.x) if name in stored]
     for row in compared.rows:
         where = places.setdefault(layout.place(row), [])
         where += [pair for name in placing if (pair := (name, value_text(row.labels[name]))) not in where]
     cells = [_compared(compared, cell, places[cell.panel, cell.series, cell.x], own) for cell in compared.cells]
+    for cell in cells:
+        cell["stored"] = all(value in stored[name] for name, value in cell["where"])
     data = _around(cells, compared.panels, compared.series, compared.xs, compared.metrics)
     words = dict.fromkeys(cell.verdict.word for cell in compared.cells)
     orders = [

@@ -14,7 +14,7 @@ from typing import Any
 from numerate.experiments import Work
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.page.cells import Data, compared_cells
-from numerate.page.index import Records, light_rows
+from numerate.page.index import Records, decoded_labels, light_rows, value_text
 from numerate.report import Claim, figures
 from numerate.report.comparison import series_name
 from numerate.results import Key, Row, Store
@@ -99,8 +99,11 @@ def compare(work: Work, records: Records, path: Path) -> Data:
         compared = show.compared(work, complete(path, rows))
     series = compared.layout.series
     mine = {series_name(row.labels[series]) for row in rows if row.key in own and series in row.labels}
-    names = {name for row in rows for name in row.labels}
-    return compared_cells(compared, names, mine) | {"claims": _claims(show.claims_of(compared, work.options))}
+    stored: dict[str, set[str]] = {}
+    for labels in map(decoded_labels, set(records.column("labels"))):
+        for name, value in labels.items():
+            stored.setdefault(name, set()).add(value_text(value))
+    return compared_cells(compared, stored, mine) | {"claims": _claims(show.claims_of(compared, work.options))}
 
 
 def _claims(claims: Iterable[Claim]) -> list[Data]:
