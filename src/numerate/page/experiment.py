@@ -74,7 +74,9 @@ def comparison_of(
     """The comparison of the runs that fit, if it is computed already; else it is being computed now."""
     index = site.source(query).index
     work = site.sizes.works[id, size]
-    name = ("comparison", str(index.path), id, size, tuple(filters))
+    show = work.experiment.show
+    dear = isinstance(show, ComparisonPage) and show.prepare is not None  # others do not wait for it
+    name = ("retested" if dear else "comparison", str(index.path), id, size, tuple(filters))
     if site.computing.is_current(name, index.version) and not wait:
         return site.computing.latest(name)
     records = index.records(id, size, filters)
