@@ -74,9 +74,11 @@ def update_(
     parameters = state.parameters - (rate / correction1) * (first / spread)
     if limits is not None:
         parameters = torch.minimum(torch.maximum(parameters, limits[0]), limits[1])
-    finite = parameters.isfinite().all(-1) & second.isfinite().all(-1)
+    extremes = torch.stack((parameters.amax(-1), parameters.amin(-1), second.amax(-1)))  # NaN if there is one
+    finite = extremes.isfinite().all(0)
     kept = (state.frozen | ~finite).unsqueeze(-1)
+    alike = not kept.any()
     for into, value in ((state.parameters, parameters), (state.first, first), (state.second, second)):
-        into.copy_(torch.where(kept, into, value))
+        into.copy_(value if alike else torch.where(kept, into, value))
     state.ended.copy_(torch.where(~state.frozen & ~finite, step, state.ended))
     state.frozen.copy_(state.frozen | ~finite)

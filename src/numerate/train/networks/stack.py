@@ -5,6 +5,7 @@ parameters for each run. On a GPU an update, its data and its log are one CUDA g
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from numerate.devices import kind_of
 from numerate.streams import Uniform, drawn_by
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
 from numerate.train.networks.adam import State, clipped, update_
+from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
@@ -58,6 +60,7 @@ class Stack:
         self._evaluators: dict[Any, tuple[Batch, Callable[[], None], Tensors]] = {}
         self.records_evaluations = kind_of(device).asynchronous and not self.task.carries
         self._epoch = -1
+        self.convolutions: Callable[[], AbstractContextManager[Any]] = Products
 
     def _make_start(self) -> None:
         """Parameters as every run draws them, and what is not trained."""
@@ -151,7 +154,8 @@ class Stack:
             return total.unsqueeze(0), (loss.unsqueeze(0), tuple(entry.unsqueeze(0) for entry in carried))
         shared = dict.fromkeys(self.data) | dict.fromkeys(self.order, 0)
         together = vmap(self.member.loss, in_dims=(0, 0, 0, None, 0, shared))
-        return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
+        with self.convolutions():
+            return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
 
     def _recorded(self) -> Callable[[], None]:
         """An update as the replay of one CUDA graph."""
@@ -218,7 +222,8 @@ class Stack:
         if len(self) == 1:
             found, carried = self.member.measures(_only(values), _only(carried), batch)
             return {name: v.unsqueeze(0) for name, v in found.items()}, tuple(entry.unsqueeze(0) for entry in carried)
-        return vmap(lambda values, carried: self.member.measures(values, carried, batch))(values, carried)
+        with self.convolutions():
+            return vmap(lambda values, carried: self.member.measures(values, carried, batch))(values, carried)
 
     def _start(self, values: Tensors, batch: Batch) -> Carried:
         if not self.task.carries:
