@@ -57,7 +57,13 @@ class Products(TorchFunctionMode):
 
 
 def _is_plain(
-    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> bool:
     """Whether a call has neither groups nor dilation, nor words for padding, and a batch."""
     return groups == 1 and _pair(dilation) == (1, 1) and not isinstance(padding, str) and input.dim() == 4

@@ -59,6 +59,7 @@ class Stack:
         self._replay: Callable[[], None] | None = None
         self._evaluators: dict[Any, tuple[Batch, Callable[[], None], Tensors]] = {}
         self.records_evaluations = kind_of(device).asynchronous and not self.task.carries
+        self._pool: Any = None
         self._epoch = -1
         self.convolutions: Callable[[], AbstractContextManager[Any]] = Products
 
@@ -192,7 +193,7 @@ class Stack:
         if shape not in self._evaluators:
             mask = None if batch.mask is None else batch.mask.clone()
             place = Batch(batch.x.clone(), batch.y.clone(), mask)
-            replay, found = _graph(lambda: self._measures(values, (), place)[0], self.device)
+            replay, found = _graph(lambda: self._measures(values, (), place)[0], self.device, self._memory())
             self._evaluators[shape] = place, replay, found
         place, replay, found = self._evaluators[shape]
         for into, value in zip(place, batch):
@@ -200,6 +201,12 @@ class Stack:
                 into.copy_(value)
         replay()
         return {name: value.clone() for name, value in found.items()}
+
+    def _memory(self) -> Any:
+        """One pool for all evaluations, which follow each other: their intermediate values may lie in one place."""
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
 
     def _held_out(self, split: HeldOut, index: int) -> Batch:
         """An evaluation batch on the device; those of tasks without a data set are made once."""
@@ -242,7 +249,7 @@ class Stack:
         return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
 
 
-def _graph(work: Callable[[], Any], device: str) -> tuple[Callable[[], None], Any]:
+def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Callable[[], None], Any]:
     """``work`` as the replay of a CUDA graph, and its result, which each replay writes anew."""
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
@@ -251,7 +258,7 @@ def _graph(work: Callable[[], Any], device: str) -> tuple[Callable[[], None], An
             work()
     torch.cuda.current_stream(device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         result = work()
     return graph.replay, result
 
