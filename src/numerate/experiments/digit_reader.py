@@ -1,12 +1,15 @@
 """Reading images of digits: a convolutional network, and sequences of what it reads."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numerate.tasks.digits import in_sequences
+from numerate.tasks.digits import DigitSequences, in_sequences
+from numerate.train.specification import Factory
 
 SIDE = 28
 """Pixels of a side of an image."""
@@ -40,6 +43,11 @@ class Reader(nn.Module):
         x = F.max_pool2d(self.first(x), 2).relu()
         x = F.max_pool2d(self.second(x), 2).relu()
         return self.output(self.hidden(x.flatten(1)).relu())
+
+
+def with_lengths(model: Any, task: DigitSequences) -> Factory:
+    """A network that makes series of images itself, of the lengths of a task."""
+    return partial(model, lengths=task.lengths)
 
 
 def read_all(reader: nn.Module, images: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate import published
-from numerate.experiments.digit_reader import SIDE, Reader, over_lengths, read_all
+from numerate.experiments.digit_reader import SIDE, Reader, over_lengths, read_all, with_lengths
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nalu2018.scores import raw
 from numerate.experiments.pages import comparison_page
@@ -125,7 +125,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
     chosen = choose_recipes(options.units, known, default=default, placed=placed)
     return [
         NetworkTraining(
-            partial(recipe.model, lengths=given.lengths),
+            with_lengths(recipe.model, given),
             given,
             options.seed_range(smoke=2, quick=3, paper=10),
             recipe.optimiser,
@@ -146,8 +146,8 @@ def trainings(options: Options) -> list[NetworkTraining]:
 def accuracy(what: str, name: str = "") -> Metric:
     return Metric(
         f"accuracy_percent{name}", f"Accuracy at length 1 in %, {what}", limits=(0.0, 100.0),
-        show=lambda value: f"{value:.2f}", meaning="The share of series of one digit that are told right: by the largest "
-        "count, or by the nearest whole number.",
+        show=lambda value: f"{value:.2f}",
+        meaning="The share of series of one digit that are told right: by the largest count, or the nearest number.",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from numerate import published
+from numerate.experiments.digit_reader import with_lengths
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nau2020 import digit_pictures
 from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
@@ -130,7 +131,7 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
         chosen = choose_recipes(options.units, known, default=default, placed=placed(figure))
         return [
             NetworkTraining(
-                partial(recipe.model, lengths=given.lengths),
+                with_lengths(recipe.model, given),
                 given,
                 options.seed_range(smoke=2, quick=10, paper=10),
                 penalties=recipe.penalties,
