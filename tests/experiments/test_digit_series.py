@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from numerate.data import mnist
 from numerate.data.images import Images
 from numerate.experiments import running, select
+from numerate.experiments.digit_reader import Reader
 from numerate.experiments.experiment import Options
 from numerate.experiments.nalu2018 import digits
 from numerate.experiments.nalu2018.digits import SeriesNetwork
@@ -62,6 +64,18 @@ def test_a_digit_is_told_by_the_largest_count_or_the_nearest_number() -> None:
     found = total.measures(torch.tensor([[7.0], [3.4], [4.6]]), Batch(x, torch.tensor([[7.0], [3.0], [4.0]])))
     assert found["accuracy"].tolist() == [1, 2]
     assert found["error"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_a_reader_is_lenet_with_its_channels_last_in_memory(images: int) -> None:
+    reader, x, seen = Reader(3, (4, 5), 6, images), torch.randn(2, images * 784), []
+    for layer in (reader.first, reader.second):
+        layer.register_forward_hook(lambda module, given, found: seen.append(found.stride()))
+    found = reader(x)
+    assert [strides[1] for strides in seen] == [1, 1]
+    h = F.max_pool2d(reader.first(x.view(2, images, 28, 28)).relu(), 2)
+    h = F.max_pool2d(reader.second(h).relu(), 2)
+    torch.testing.assert_close(found, reader.output(reader.hidden(h.flatten(1)).relu()))
 
 
 def test_an_exact_nac_counts() -> None:

@@ -38,8 +38,9 @@ class Reader(nn.Module):
         self.hidden, self.output = nn.Linear(16 * channels[1], hidden), nn.Linear(hidden, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.view(-1, self.images, SIDE * SIDE).transpose(1, 2)
-        x = x.reshape(-1, SIDE, SIDE, self.images).permute(0, 3, 1, 2)
+        if self.images > 1:
+            x = x.view(-1, self.images, SIDE * SIDE).transpose(1, 2).contiguous()
+        x = x.view(-1, SIDE, SIDE, self.images).permute(0, 3, 1, 2)
         x = F.max_pool2d(self.first(x), 2).relu()
         x = F.max_pool2d(self.second(x), 2).relu()
         return self.output(self.hidden(x.flatten(1)).relu())

@@ -131,7 +131,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
             recipe.optimiser,
             penalties=recipe.penalties,
             steps=steps,
-            evaluate_every=max(1, steps // 10),
+            evaluate_every=max(1, steps // 5),
             labels={"unit": name, "task": operation},
         )
         for operation in TASKS
