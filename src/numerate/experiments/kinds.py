@@ -3,6 +3,7 @@
 from functools import cache
 
 from numerate.experiments.models import sequence_model, two_layers
+from numerate.experiments.nalu2018.digits import series_network
 from numerate.experiments.nalu2018.models import recurrent
 from numerate.experiments.nau2020.digit_models import digit_network
 from numerate.experiments.primer2022.deciding import Branch, Fold, Relax, Tally
@@ -12,7 +13,7 @@ from numerate.experiments.ur2020.synthetic import saturated_model
 from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
-    two_layers, sequence_model, recurrent, digit_network, Branch, Fold, Relax, Tally, saturated_model,
+    two_layers, sequence_model, recurrent, series_network, digit_network, Branch, Fold, Relax, Tally, saturated_model,
     regularised_model, word_model,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
