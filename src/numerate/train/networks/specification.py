@@ -97,7 +97,7 @@ class NetworkTraining(Configured):
 
     @property
     def form(self) -> Hashable:
-        """Configurations of equal form are one group on a CPU; they may differ in rates, limits and schedules."""
+        """Configurations of equal form are trained together; they may differ in rates, limits and schedules."""
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
