@@ -1,7 +1,8 @@
 """Time and memory of a step as sequences grow: ``python -m benchmarks.memory --device cuda --csv FILE``.
 
-Every unit of ``numerate run memory`` at 24,000 parameters, one layer with its readout: forward and backward. Time is the median of some rounds: processor time of one thread, or between events on a GPU, where a pass is replayed
-as a CUDA graph, as in training. Memory is what autograd keeps for the backward pass. ``--csv`` adds the lines to a file
+Every unit of ``numerate run memory`` at 24,000 parameters, one layer with its readout: forward and backward. Time is
+the median of some rounds: processor time of one thread, or between events on a GPU, where a pass is replayed as a CUDA
+graph, as in training. Memory is what autograd keeps for the backward pass. ``--csv`` adds the lines to a file
 (the report draws ``src/numerate/experiments/memory/cost.csv``), in place of those of the same machine and unit.
 """
 

@@ -90,8 +90,8 @@ def cost_pictures(measured: Sequence[Cost] | None = None) -> list[Picture]:
         lay_out(fig, rect=(0, 0, 1 - 1.3 / fig.get_figwidth(), 1), w_pad=1.5)
         fig.legend(loc="center right", fontsize=7.5)
     caption = (
-        "What a step costs as sequences grow, at 24,000 parameters: its time, and what is kept for the backward pass. A "
-        "unit whose time a step falls as sequences grow leaves the machine idle on short ones. Measured by "
+        "What a step costs as sequences grow, at 24,000 parameters: its time, and what is kept for the backward pass. "
+        "A unit whose time a step falls as sequences grow leaves the machine idle on short ones. Measured by "
         "python -m benchmarks.memory."
     )
     return [Picture("cost", fig, caption)]

@@ -47,9 +47,9 @@ def overview_picture(found: Sequence[Cell], standings: Sequence[Standing]) -> Pi
     return Picture(
         "overview",
         fig,
-        "Which unit can do what: runs solved at the unit's best rate, and the mean update at which they were; where none "
-        "is, the test error as a share of that of guessing. psMNIST: accuracy; PTB: bits a character; darker is better "
-        "among the units. Units in the order of their mean place.",
+        "Which unit can do what: runs solved at the unit's best rate, and the mean update at which they were; where "
+        "none is, the test error as a share of that of guessing. psMNIST: accuracy; PTB: bits a character; darker is "
+        "better among the units. Units in the order of their mean place.",
     )
 
 

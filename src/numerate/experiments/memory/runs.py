@@ -21,7 +21,7 @@ from numerate.tasks import (
 from numerate.train import Adam, NetworkTraining, Stop
 
 RATES = (3e-4, 1e-3, 3e-3)
-CLIP = {"clip": "norm", "limit": 1.0}
+CLIP: dict[str, Any] = {"clip": "norm", "limit": 1.0}
 SEEDS = {"smoke": 1, "quick": 2, "paper": 5}
 """For each rate."""
 DEFAULT = {
@@ -79,7 +79,7 @@ def paper() -> tuple[Place, ...]:
 
 def quick() -> tuple[Place, ...]:
     """Tasks on which a thousand or two updates tell units apart."""
-    few = {"evaluation_batches": 4}
+    few: dict[str, Any] = {"evaluation_batches": 4}
     return (
         Place("copying, T = 100", Copying(100, **few), 120, 800, 10),
         Place("selective copying, T = 30", SelectiveCopying(30, 5, 5, batch_size=32, **few), 35, 1_500, 15),
@@ -89,7 +89,7 @@ def quick() -> tuple[Place, ...]:
 
 
 def smoke() -> tuple[Place, ...]:
-    few = {"batch_size": 2, "evaluation_batches": 1}
+    few: dict[str, Any] = {"batch_size": 2, "evaluation_batches": 1}
     return (
         Place("copying, T = 12", Copying(12, **few), 32, 4, 2),
         Place("selective copying, T = 16", SelectiveCopying(16, 4, 4, **few), 20, 4, 2),
