@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate.experiments.memory.cost import Cost
-from numerate.experiments.memory.units import READOUT, SLOW, UNITS, hidden_size, layers
+from numerate.experiments.memory.units import FULL, SLOW, UNITS, hidden_size, layers
 from numerate.experiments.models import sequence_model
 
 INPUTS, OUTPUTS = 10, 9
@@ -30,7 +30,7 @@ ROUNDS = {"cpu": 3, "cuda": 5}
 def build(unit: str, length: int) -> nn.Module:
     torch.manual_seed(0)
     layer = partial(layers(length)[unit], hidden_size=hidden_size(unit, INPUTS, OUTPUTS))
-    return sequence_model(INPUTS, OUTPUTS, layer=layer, hidden=READOUT)
+    return sequence_model(INPUTS, OUTPUTS, layer=layer, hidden=FULL.readout)
 
 
 def kept_bytes(model: nn.Module, x: Tensor) -> int:

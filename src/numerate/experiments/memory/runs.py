@@ -6,7 +6,7 @@ from math import isnan
 from typing import Any
 
 from numerate.experiments.experiment import Options
-from numerate.experiments.memory.units import SLOW, UNITS, recipes
+from numerate.experiments.memory.units import FULL, SLOW, SMALL, UNITS, recipes
 from numerate.tasks import (
     Adding,
     BatchTask,
@@ -22,6 +22,7 @@ from numerate.train import Adam, NetworkTraining, Stop
 
 RATES = (3e-4, 1e-3, 3e-3)
 CLIP: dict[str, Any] = {"clip": "norm", "limit": 1.0}
+BUDGETS = {"smoke": SMALL, "quick": SMALL, "paper": FULL}
 SEEDS = {"smoke": 1, "quick": 2, "paper": 5}
 """For each rate."""
 DEFAULT = {
@@ -81,10 +82,10 @@ def quick() -> tuple[Place, ...]:
     """Tasks on which a thousand or two updates tell units apart."""
     few: dict[str, Any] = {"evaluation_batches": 4}
     return (
-        Place("copying, T = 100", Copying(100, **few), 120, 800, 10),
-        Place("selective copying, T = 30", SelectiveCopying(30, 5, 5, batch_size=32, **few), 35, 1_500, 15),
-        Place("parity", Counting(2, 20, 80, batch_size=32, **few), 20, 1_500, 15),
-        Place("adding, T = 50", Adding(50, batch_size=32, **few), 50, 1_500, 15, LAST),
+        Place("copying, T = 100", Copying(100, **few), 120, 600, 6),
+        Place("selective copying, T = 30", SelectiveCopying(30, 5, 5, batch_size=32, **few), 35, 1_000, 10),
+        Place("parity", Counting(2, 20, 80, batch_size=32, **few), 20, 1_000, 10),
+        Place("adding, T = 50", Adding(50, batch_size=32, **few), 50, 1_000, 10, LAST),
     )
 
 
@@ -126,6 +127,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
             place.task.inputs,
             place.task.outputs,
             place.length,
+            BUDGETS[options.size],
             **place.reading,
         ).items()
         for rate, some in zip(RATES, seeds(options))

@@ -1,7 +1,7 @@
 """The recurrent units of the comparison, each as wide as the same number of parameters allows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -44,12 +44,23 @@ from numerate.recurrent import (
 Layer = Callable[..., Recurrent]
 """(inputs, hidden_size=H) -> layer"""
 
-BUDGET = 24_000
-"""Parameters of a model, its readout among them."""
+
+@dataclass(frozen=True)
+class Budget:
+    """What all models have in common.
+
+    Args:
+        parameters: of a model, its readout among them.
+        readout: width of the readout's hidden layer: behind a linear readout, a linear recurrence is a linear map.
+    """
+
+    parameters: int
+    readout: int
+
+
+FULL, SMALL = Budget(24_000, 64), Budget(12_000, 32)
 WITHIN = 0.02
 """Largest share by which a model may have more or fewer."""
-READOUT = 64
-"""Width of the readout's hidden layer, the same for all: behind a linear one, a linear recurrence is a linear map."""
 MEMORY = 64
 """Of the units that have a memory beside h: NRU and LMU."""
 
@@ -121,32 +132,40 @@ def size(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def equal_size(layer: Layer, inputs: int, outputs: int, budget: int = BUDGET) -> int:
-    """The hidden size at which a model has as near to ``budget`` parameters as it can."""
+def equal_size(layer: Layer, inputs: int, outputs: int, budget: Budget = FULL) -> int:
+    """The hidden size at which a model has as near to the budget's parameters as it can."""
+    wanted = budget.parameters
     with torch.random.fork_rng(devices=[]):  # what is drawn here is not used
 
         @cache
         def count(hidden: int) -> int:
-            return size(sequence_model(inputs, outputs, layer=partial(layer, hidden_size=hidden), hidden=READOUT))
+            sized = partial(layer, hidden_size=hidden)
+            return size(sequence_model(inputs, outputs, layer=sized, hidden=budget.readout))
 
         square, slope, constant = np.polyfit(PROBED, [count(hidden) for hidden in PROBED], 2)  # exact for most
-        guess = max(np.roots([square, slope, constant - budget]).real) if square > 1e-6 else (budget - constant) / slope
+        guess = max(np.roots([square, slope, constant - wanted]).real) if square > 1e-6 else (wanted - constant) / slope
         hidden = max(2, round(guess))
-        while count(hidden) < budget:
+        while count(hidden) < wanted:
             hidden += 1
-        while hidden > 2 and count(hidden - 1) >= budget:
+        while hidden > 2 and count(hidden - 1) >= wanted:
             hidden -= 1
-        return min((hidden - 1, hidden), key=lambda one: abs(count(one) - budget))
+        return min((hidden - 1, hidden), key=lambda one: abs(count(one) - wanted))
 
 
 @cache
-def hidden_size(unit: str, inputs: int, outputs: int, budget: int = BUDGET) -> int:
+def hidden_size(unit: str, inputs: int, outputs: int, budget: Budget = FULL) -> int:
     """Of one of our units; the length of the sequences does not matter."""
     return equal_size(layers(2)[unit], inputs, outputs, budget)
 
 
 def recipes(
-    units: tuple[Unit, ...] | None, default: tuple[str, ...], inputs: int, outputs: int, length: int, **reading: Any
+    units: tuple[Unit, ...] | None,
+    default: tuple[str, ...],
+    inputs: int,
+    outputs: int,
+    length: int,
+    budget: Budget = FULL,
+    **reading: Any,
 ) -> dict[str, Recipe]:
     """Those of the units asked for; a user's own cell or layer among them.
 
@@ -154,17 +173,18 @@ def recipes(
         units: as the options have them; None: ``default``.
         inputs, outputs: of the task.
         length: of its sequences.
+        budget: of every model.
         reading: keywords of :class:`~numerate.recurrent.SequenceModel`.
     """
 
     def model(layer: Layer, hidden: int) -> Any:
-        return partial(sequence_model, layer=partial(layer, hidden_size=hidden), hidden=READOUT, **reading)
+        return partial(sequence_model, layer=partial(layer, hidden_size=hidden), hidden=budget.readout, **reading)
 
     def placed(own: Recipe) -> Recipe:
         layer = partial(own_layer, unit=own.model)
-        return replace(own, model=model(layer, equal_size(layer, inputs, outputs)))
+        return replace(own, model=model(layer, equal_size(layer, inputs, outputs, budget)))
 
     known = layers(length)
     wanted = known if units is None else {name: known[name] for name in known if name in units}
-    ours = {name: Recipe(model(known[name], hidden_size(name, inputs, outputs))) for name in wanted}
+    ours = {name: Recipe(model(known[name], hidden_size(name, inputs, outputs, budget))) for name in wanted}
     return choose_recipes(units, ours, default=default, placed=placed)
