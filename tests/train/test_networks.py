@@ -144,6 +144,16 @@ def test_a_run_is_that_of_plain_torch(tmp_path: Path, carries: bool) -> None:
         np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
 
 
+def test_weights_are_stored_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    given = training(seeds=(3,))
+    without = replace(given, keeps_weights=False)
+    assert without.run_keys() == given.run_keys()  # what is stored is not what a run is
+    (full,), (bare,) = (trained(tmp_path / name, one).values() for name, one in (("full", given), ("bare", without)))
+    assert set(full.weights) == {"final", "best"}
+    assert not bare.weights
+    assert bare.scores["best_test"] == full.scores["best_test"]
+
+
 @pytest.mark.parametrize("carries", [False, True])
 def test_stacked_runs_are_those_of_single_ones(carries: bool) -> None:
     given = training(model=partial(Reader, carries=carries, dropout=0.3), task=Sums(carries=carries))

@@ -85,7 +85,7 @@ def any_layer(inputs: int, outputs: int, *, unit: Callable[[int, int], object]) 
 def trainings(options: Options) -> list[NetworkTraining]:
     extent = EXTENTS[options.size]
 
-    def model(layer: Callable[..., object]) -> partial[DeepModel]:
+    def model(layer: Callable[..., Recurrent]) -> partial[DeepModel]:
         return partial(deep_model, layer=layer, hidden=extent.hidden)
 
     known = {name: Recipe(model(layer)) for name, layer in LAYERS.items()}

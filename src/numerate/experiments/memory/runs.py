@@ -66,10 +66,10 @@ def paper() -> tuple[Place, ...]:
     """The most telling tasks first: a run of the whole may come in portions."""
     return (
         Place("copying, T = 100", Copying(100), 120, 30_000),
-        Place("selective copying, T = 200", SelectiveCopying(200, batch_size=32), 216, 10_000),
-        Place("parity", Counting(2, 50, 200, batch_size=32), 50, 5_000),
-        Place("adding, T = 200", Adding(200), 200, 10_000, reading=LAST),
-        Place("counting mod 5", Counting(5, 50, 200, batch_size=32), 50, 5_000),
+        Place("selective copying, T = 100", SelectiveCopying(100, 8, 8, batch_size=32), 108, 10_000, 100),
+        Place("parity", Counting(2, 50, 200, batch_size=32), 50, 5_000, 100),
+        Place("adding, T = 200", Adding(200), 200, 10_000, 100, LAST),
+        Place("counting mod 5", Counting(5, 50, 200, batch_size=32), 50, 5_000, 100),
         Place("variable copying, T = 100", VariableCopying(100), 120, 20_000),
         Place("denoising, T = 100", Denoising(100), 111, 20_000),
         Place("PTB characters", Characters(), 150, 2_000, 5, CARRIES),
@@ -83,7 +83,7 @@ def quick() -> tuple[Place, ...]:
     few: dict[str, Any] = {"evaluation_batches": 4}
     return (
         Place("copying, T = 100", Copying(100, **few), 120, 600, 6),
-        Place("selective copying, T = 30", SelectiveCopying(30, 5, 5, batch_size=32, **few), 35, 1_000, 10),
+        Place("selective copying, T = 20", SelectiveCopying(20, 3, 4, batch_size=32, **few), 23, 1_000, 10),
         Place("parity", Counting(2, 20, 80, batch_size=32, **few), 20, 1_000, 10),
         Place("adding, T = 50", Adding(50, batch_size=32, **few), 50, 1_000, 10, LAST),
     )
@@ -117,6 +117,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
             Adam(rate, **CLIP),
             steps=place.updates,
             evaluate_every=max(1, place.updates // place.evaluations),
+            keeps_weights=False,  # thousands of runs, of which nobody looks at the weights
             stop=Stop(solved=True) if place.solvable else None,
             labels={"task": place.title, "unit": unit, "rate": rate},
         )

@@ -417,6 +417,8 @@ class NetworkGroup:
 
     def _weights(self) -> list[dict[str, dict[str, np.ndarray]]]:
         """Of every run: moment -> name -> values."""
+        if not self.training.keeps_weights:
+            return [{} for _ in self.runs]
         found: list[dict[str, dict[str, np.ndarray]]] = []
         for stack, best in zip(self.stacks, self.best):
             moments = {"final": stack.state.parameters, "best": best}
