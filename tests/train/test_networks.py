@@ -19,7 +19,7 @@ from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
-from numerate.train.networks import adam
+from numerate.train.networks import adam, group
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import Stack
@@ -143,6 +143,16 @@ def test_a_run_is_that_of_plain_torch(tmp_path: Path, carries: bool) -> None:
     (row,) = trained(tmp_path, given).values()
     for name, expected in plain_torch(given, 3).items():
         np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_are_stored_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    given = training(seeds=(3,))
+    without = replace(given, keeps_weights=False)
+    assert without.run_keys() == given.run_keys()  # what is stored is not what a run is
+    (full,), (bare,) = (trained(tmp_path / name, one).values() for name, one in (("full", given), ("bare", without)))
+    assert set(full.weights) == {"final", "best"}
+    assert not bare.weights
+    assert bare.scores["best_test"] == full.scores["best_test"]
 
 
 @pytest.mark.parametrize("carries", [False, True])
@@ -352,6 +362,31 @@ def test_a_run_on_a_gpu_does_not_depend_on_its_neighbours(tmp_path: Path) -> Non
     many = by_seed(tmp_path / "many", given, "cuda")
     alone = by_seed(tmp_path / "alone", replace(given, seeds=(2,)), "cuda")
     assert alone[2].digest == many[2].digest
+
+
+@on_gpu
+def test_a_stack_of_several_rates_gives_the_runs_of_each_alone(tmp_path: Path) -> None:
+    many = [training(model=Reader, task=Sums(), seeds=(2 * k, 2 * k + 1), optimiser=Adam(10.0**-k)) for k in (2, 3)]
+    with Store(tmp_path / "many.sqlite") as store:
+        train(many, store, device="cuda")
+        together = {row.seed: row for row in store.rows()}
+    for given in many:
+        for seed, row in by_seed(tmp_path / str(given.seeds[0]), given, "cuda").items():
+            assert row.digest == together[seed].digest
+
+
+def test_rates_share_a_stack_where_their_seeds_do_not_meet() -> None:
+    def keys(*seeds: tuple[int, ...]) -> dict[Any, NetworkRun]:
+        given = [training(seeds=some, optimiser=Adam(10.0**-k)) for k, some in enumerate(seeds, 2)]
+        return {key: NetworkRun(one, key.seed) for one in given for key in one.run_keys()}
+
+    def found(*seeds: tuple[int, ...]) -> list[list[int]]:
+        return [[key.seed for key in stack] for stack in group.stacks(keys(*seeds), 16)]
+
+    assert found((0, 1, 2), (3, 4, 5), (6, 7, 20)) == [[0, 1, 2, 3, 4, 5, 6, 7], [20]]
+    assert found((0, 1), (0, 1)) == [[0, 1], [0, 1]]
+    later = {key: run for key, run in keys((0, 1), (1, 2), (1,)).items() if key.seed != 0}
+    assert [[key.seed for key in stack] for stack in group.stacks(later, 4)] == [[1, 2], [1], [1]]
 
 
 @on_gpu

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from numerate.experiments.memory.deep import deep_model
 from numerate.experiments.models import sequence_model, two_layers
 from numerate.experiments.nalu2018.digits import series_network
 from numerate.experiments.nalu2018.models import recurrent
@@ -14,7 +15,7 @@ from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
     two_layers, sequence_model, recurrent, series_network, digit_network, Branch, Fold, Relax, Tally, saturated_model,
-    regularised_model, word_model,
+    regularised_model, word_model, deep_model,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 

@@ -335,7 +335,7 @@ def _listed(values: Iterable[Any]) -> str:
 
 def _distinct(values: Iterable[Any]) -> tuple[str, ...]:
     """Each value once as text, numbers by their size."""
-    once = list(dict.fromkeys(values))
+    once = [value for value in dict.fromkeys(values) if value != ""]
     if all(isinstance(value, int) for value in once):
         return tuple(f"{value:,}" for value in sorted(once))
     return tuple(map(str, once))

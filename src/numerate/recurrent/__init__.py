@@ -1,6 +1,7 @@
 """Recurrent units: cells as data and pure steps, gates that combine with them, and one module that unrolls any."""
 
 from numerate.recurrent.cell import Cell, ColumnCell
+from numerate.recurrent.deep import Block, DeepModel
 from numerate.recurrent.diagonal import DiagonalCell
 from numerate.recurrent.dispatch import use_loop
 from numerate.recurrent.dnc import DNC, DNCCell
@@ -85,10 +86,12 @@ __all__ = [
     "UMLSTM",
     "URGRU",
     "URLSTM",
+    "Block",
     "Cell",
     "CellLayer",
     "ColumnCell",
     "DNCCell",
+    "DeepModel",
     "DiagonalCell",
     "EURNNCell",
     "GORUCell",

@@ -39,8 +39,9 @@ _SAVING = 0.05  # largest share of the time that writing checkpoints may take
 def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
     """How many runs a GPU computes at once: 1, 4, 10 or 16, by the work of an update alone.
 
-    A stack is of one configuration, always filled up to that number, and a seed has its place in it. So the bits of a
-    run do not depend on which others there are.
+    A stack is of one form, so that configurations which differ in rates and limits share it if their seeds do not meet.
+    It is always filled up to that number, and a seed has its place in it. So the bits of a run do not depend on which
+    others there are.
     """
     if not kind_of(device).asynchronous:
         return 1
@@ -57,18 +58,33 @@ def _recurrent_parameters(model: nn.Module) -> int:
 
 
 def groups(runs: dict[Key, NetworkRun], device: str) -> Iterator[dict[Key, NetworkRun]]:
-    """Runs of one configuration together, as many as are trained at once; on a CPU, of equal form."""
+    """Runs of equal form together, as many as are trained at once."""
+    forms = {id(training): training.form for training in {id(r.training): r.training for r in runs.values()}.values()}
     alike: dict[object, dict[Key, NetworkRun]] = {}
-    stacked = kind_of(device).asynchronous
     for key, run in runs.items():
-        alike.setdefault(key.config if stacked else run.training.form, {})[key] = run
+        alike.setdefault(forms[id(run.training)], {})[key] = run
     for group in alike.values():
         example = next(iter(group.values())).training
         size = together(example, checked_model(example), device)
-        parts: dict[int, dict[Key, NetworkRun]] = {}
-        for number, (key, run) in enumerate(group.items()):
-            parts.setdefault(key.seed // size if stacked else number // AT_ONCE, {})[key] = run
-        yield from parts.values()
+        if kind_of(device).asynchronous:
+            yield from stacks(group, size)
+        else:
+            keys = list(group)
+            yield from ({key: group[key] for key in keys[i : i + AT_ONCE]} for i in range(0, len(keys), AT_ONCE))
+
+
+def stacks(group: dict[Key, NetworkRun], size: int) -> list[dict[Key, NetworkRun]]:
+    """Runs of one form in stacks of ``size`` places; a run goes to the first one in which its seed's place is free."""
+    found: dict[int, list[dict[int, Key]]] = {}
+    for key in group:
+        block, place = divmod(key.seed, size)
+        of_block = found.setdefault(block, [])
+        free = next((stack for stack in of_block if place not in stack), None)
+        if free is None:
+            free = {}
+            of_block.append(free)
+        free[place] = key
+    return [{key: group[key] for key in stack.values()} for of_block in found.values() for stack in of_block]
 
 
 def checked_model(training: NetworkTraining) -> nn.Module:
@@ -406,6 +422,8 @@ class NetworkGroup:
 
     def _weights(self) -> list[dict[str, dict[str, np.ndarray]]]:
         """Of every run: moment -> name -> values."""
+        if not self.training.keeps_weights:
+            return [{} for _ in self.runs]
         found: list[dict[str, dict[str, np.ndarray]]] = []
         for stack, best in zip(self.stacks, self.best):
             moments = {"final": stack.state.parameters, "best": best}
