@@ -8,20 +8,27 @@ from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
 from numerate.train.networks.specification import NetworkTraining, Stop
 from numerate.train.progress import Progress
-from numerate.train.specification import Adam, Penalty, Restart, Training
+from numerate.train.schedules import Cosine, Linear, Steps, Warmup
+from numerate.train.specification import Adam, Penalty, Plateau, Restart, Settings, Training
 from numerate.train.trainer import train
 
 __all__ = [
     "BACKENDS",
     "Adam",
+    "Cosine",
     "LeastSquaresResult",
     "LevenbergMarquardt",
+    "Linear",
     "NetworkTraining",
     "Penalty",
+    "Plateau",
     "Progress",
     "Restart",
+    "Settings",
+    "Steps",
     "Stop",
     "Training",
+    "Warmup",
     "least_squares",
     "train",
 ]
