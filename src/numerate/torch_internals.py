@@ -4,18 +4,21 @@ Another version of torch may move them: this file is then the one to mend, and t
 say what is broken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack, is_batchedtensor, is_legacy_batchedtensor
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._functorch.autograd_function import custom_function_call
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
     "cudnn_rnn_precision",
+    "custom_functions_functionalised",
     "decompositions",
     "fused_gru",
     "fused_lstm",
@@ -36,6 +39,21 @@ __all__ = [
 def decompositions(*simpler: Any) -> dict[Any, Any]:
     """ATen operation -> what it is in terms of core operations; ``simpler``: core operations to be decomposed, too."""
     return {**core_aten_decompositions(), **get_decompositions(list(simpler))}
+
+
+@contextmanager
+def custom_functions_functionalised() -> Iterator[None]:
+    """Inside ``functionalize``, which has no rule for it, run the forward pass of a ``torch.autograd.Function``.
+
+    Its backward pass is that of the ``grad`` around it. For the time of a trace, which holds a lock.
+    """
+    table, kind = custom_function_call.functorch_table, TransformType.Functionalize
+    before = table[kind]
+    table[kind] = lambda interpreter, function, *operands: function.forward(*operands)
+    try:
+        yield
+    finally:
+        table[kind] = before
 
 
 def operation_name(target: Any) -> str:

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from numerate.locks import ForkSafeLock
 from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
-from numerate.torch_internals import decompositions, make_fx
+from numerate.torch_internals import custom_functions_functionalised, decompositions, make_fx
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -59,8 +59,7 @@ def training_step(step: Step) -> Traced:
             _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
-        found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
-        gradients = {name: g / step.batch for name, g in found.items()}
+        gradients = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum() / step.batch)(parameters)
         if step.penalties:
             pull = grad(lambda p: _weighted(step, p, values["penalty_scales"]))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}
@@ -160,7 +159,7 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
         return tuple(results.values())
 
     pure = functionalize(flat, remove="mutations")
-    with TRACING:
+    with TRACING, custom_functions_functionalised():
         traced = make_fx(pure, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)
         module = traced(*values.values())
     module.graph.eliminate_dead_code()
