@@ -17,7 +17,7 @@ from numerate.results import Row, Store
 from numerate.results.outcome import judge
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
-from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
+from numerate.train import Adam, NetworkTraining, Penalty, Settings, Stop, train
 from numerate.train.networks import adam
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
@@ -117,10 +117,17 @@ def trained(path: Path, *trainings: NetworkTraining, **options: Any) -> dict[Any
 # ---------------------------------------------------------------- against plain torch
 
 
+def _own(given: NetworkTraining, name: str) -> dict[str, Any]:
+    """What torch calls the settings of this parameter, where it has its own."""
+    groups = given.optimiser.groups(name for name, _ in given.build(0).named_parameters())
+    return next(({"lr": g.rate, "betas": g.betas} for g in groups if name in g.names), {})
+
+
 def plain_torch(given: NetworkTraining, seed: int) -> dict[str, Tensor]:
     """The same run with torch's own optimiser and clipping."""
     model, task = given.build(seed), given.task
-    optimiser = torch.optim.Adam(model.parameters(), given.optimiser.rate)
+    chosen = [{"params": [p]} | _own(given, name) for name, p in model.named_parameters()]
+    optimiser = torch.optim.Adam(chosen, given.optimiser.rate)
     state: Any = None
     for step in range(given.steps):
         batch = task.batch(torch.tensor(seed), torch.tensor(step), {})
@@ -142,6 +149,16 @@ def test_a_run_is_that_of_plain_torch(tmp_path: Path, carries: bool) -> None:
     (row,) = trained(tmp_path, given).values()
     for name, expected in plain_torch(given, 3).items():
         np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_parameters_with_settings_of_their_own_are_torchs_parameter_groups(tmp_path: Path) -> None:
+    own = {"readout.*": Settings(rate=1e-1, beta2=0.9), "layer.*": Settings(beta1=0.5)}
+    given = training(optimiser=Adam(1e-2, clip="norm", limit=0.5, parameters=own))
+    for row in trained(tmp_path, given).values():
+        for name, expected in plain_torch(given, row.seed).items():
+            np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="no parameter is called 'gate'"):
+        trained(tmp_path, training(optimiser=Adam(parameters={"gate": Settings()})))
 
 
 @pytest.mark.parametrize("carries", [False, True])

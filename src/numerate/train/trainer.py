@@ -24,7 +24,7 @@ from numerate.train.networks.group import NetworkGroup
 from numerate.train.networks.group import groups as network_groups
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.sink import RunSink
-from numerate.train.specification import Training
+from numerate.train.specification import Plateau, Restart, Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
 
@@ -283,7 +283,7 @@ class _Group:
             split: evaluator(self.loop, self.step, uniforms.shape[-1], device)
             for split, (_, uniforms) in self.splits.items()
         }
-        self.penalty_scales = stack.PenaltyScales(self.runs, device)
+        self.table = stack.Table(self.step, self.runs, device)
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
@@ -326,23 +326,39 @@ class _Group:
     def _train(self, steps: int) -> None:
         """To the next evaluation, stopping where members restart."""
         start, end = self.state.step, self.state.step + steps
-        scales = self.penalty_scales(start, steps, self.curves["validation"][-1])
+        self._restart_stuck(start)
+        table = self.table(start, steps, self.curves["validation"][-1], np.maximum(self.since - 1, 0))
         for stop, due in [*self._restarts(start, steps), (end, [])]:
             if stop > self.state.step:
                 at = self.state.step - start
                 count = stop - self.state.step
-                self.loop.train(self.state, self.members, scales[:, at : at + count], count)
+                self.loop.train(self.state, self.members, table[:, at : at + count], count)
             if due:
                 self._restart(due, stop)
 
     def _restarts(self, start: int, steps: int) -> list[tuple[int, list[int]]]:
         """(step, members that restart there), in order."""
         rule = self.training.restart
-        if rule is None or start + steps <= rule.history:
+        if not isinstance(rule, Restart) or start + steps <= rule.history:
             return []
-        curves = torch.stack(self.curves["validation"], -1).double().cpu().numpy()
-        times = stack.restart_times(rule, self.training.evaluate_every, curves, self.since, start, steps)
+        times = stack.restart_times(rule, self.training.evaluate_every, self._errors(), self.since, start, steps)
         return [(int(t), np.flatnonzero(times == t).tolist()) for t in np.unique(times[times >= 0])]
+
+    def _restart_stuck(self, at: int) -> None:
+        """Members that the window of their last evaluations calls stuck; Adam begins anew with them."""
+        rule = self.training.restart
+        if not isinstance(rule, Plateau):
+            return
+        due = np.flatnonzero(stack.stuck(rule, self.training.evaluate_every, self._errors(), self.since)).tolist()
+        if due:
+            self._restart(due, at)
+            for moments in (self.state.exp_avg, self.state.exp_avg_sq):
+                for value in moments.values():
+                    value[due] = 0.0
+
+    def _errors(self) -> np.ndarray:
+        """All validation errors, (S, points)."""
+        return torch.stack(self.curves["validation"], -1).double().cpu().numpy()
 
     def _restart(self, due: list[int], at: int) -> None:
         self.restarts[due] += 1

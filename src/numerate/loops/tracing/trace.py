@@ -16,8 +16,9 @@ from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
 
 from numerate.locks import ForkSafeLock
-from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
-from numerate.torch_internals import custom_functions_functionalised, decompositions, make_fx
+        gradients = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum() / step.batch)(parameters)
+        row = values.get("table", torch.zeros(0))
+        scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -50,8 +51,8 @@ def training_step(step: Step) -> Traced:
     """One step of one member; moments and parameters in, the new ones out.
 
     Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise``
-    (n, noise), ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first
-    three groups.
+    (n, noise), ``table`` (rows,), ``rate``, ``clip`` (), ``correction``. Outputs: the first three groups. Inputs that
+    a step does not need are not there.
     """
 
     def function(values: Tensors) -> Tensors:
@@ -59,12 +60,19 @@ def training_step(step: Step) -> Traced:
             _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
+<<<<<<< HEAD
         gradients = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum() / step.batch)(parameters)
+=======
+        found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
+        gradients = {name: g / step.batch for name, g in found.items()}
+        row = values.get("table", torch.zeros(0))
+        scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))
+>>>>>>> optimiser
         if step.penalties:
-            pull = grad(lambda p: _weighted(step, p, values["penalty_scales"]))(parameters)
+            pull = grad(lambda p: _weighted(step, p, scales))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}
         gradients = clipped(step, gradients, values.get("clip"))
-        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, values["rate"], values["correction"])
+        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, rate, correction)
         return {f"{name}.{k}": v for name, group in zip(("parameters", *MOMENTS), results) for k, v in group.items()}
 
     def inputs(batch: int) -> Tensors:
@@ -74,11 +82,14 @@ def training_step(step: Step) -> Traced:
         values["uniforms"] = example(batch, step.draws)
         if step.noise:
             values["noise"] = example(batch, step.noise)
-        if step.penalties:
-            values["penalty_scales"] = example(len(step.penalties))
+        if step.rows:
+            values["table"] = example(step.rows)
         if step.clip is not None:
             values["clip"] = example(())
-        return values | {"rate": example(()), "correction": example(2)}
+        values["rate"] = example(1 + len(step.groups)) if step.groups else example(())
+        if not step.own_clocks:
+            values["correction"] = example(2 + 2 * len(step.groups))
+        return values
 
     return trace(function, inputs, step.batch)
 
