@@ -16,9 +16,8 @@ from torch.func import functionalize, grad
 from torch.fx import GraphModule, Node
 
 from numerate.locks import ForkSafeLock
-        gradients = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum() / step.batch)(parameters)
-        row = values.get("table", torch.zeros(0))
-        scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))
+from numerate.loops.step import MOMENTS, Step, Tensors, adam, at_step, clipped
+from numerate.torch_internals import custom_functions_functionalised, decompositions, make_fx
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -60,14 +59,9 @@ def training_step(step: Step) -> Traced:
             _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
-<<<<<<< HEAD
         gradients = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum() / step.batch)(parameters)
-=======
-        found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
-        gradients = {name: g / step.batch for name, g in found.items()}
         row = values.get("table", torch.zeros(0))
         scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))
->>>>>>> optimiser
         if step.penalties:
             pull = grad(lambda p: _weighted(step, p, scales))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}

@@ -1,0 +1,175 @@
+"""Neural Arithmetic Target Unit: a sum and a signed power, each fitted to the target that the gradient tells."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units.base import Unit, snap
+
+LEVELS = (-1.0, 0.0, 1.0)
+CATCH = 0.05
+"""A weight nearer than this to a whole number counts as that number."""
+LARGEST = 80.0
+"""Of a product's logarithm; e^80 is finite in float32."""
+SMALLEST = 1e-35
+"""Of a number whose logarithm is taken, and of what is divided by."""
+RESOLVED = 1e-5
+"""A target smaller than this share of the answer is lost to rounding in float32."""
+
+
+def caught(weight: Tensor) -> Tensor:
+    """``weight``, or the nearest whole number where that is nearer than 0.05; any shape."""
+    whole = torch.round(weight)
+    return torch.where((whole - weight).abs() < CATCH, whole, weight)
+
+
+def logarithm(x: Tensor) -> Tensor:
+    """log |x|; finite at 0."""
+    return x.abs().clamp(min=SMALLEST).log()
+
+
+def paths(x: Tensor, sum_weight: Tensor, power_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum and the power; x: (..., I) -> (..., O) each."""
+    total = x @ caught(sum_weight).transpose(-1, -2)
+    size = (logarithm(x) @ caught(power_weight).transpose(-1, -2)).clamp(-LARGEST, LARGEST)
+    odd = torch.round(power_weight).abs()
+    sign = (1 - 2 * odd * (x < 0).to(x.dtype).unsqueeze(-2)).prod(-1)
+    return total, sign * torch.exp(size)
+
+
+def natu(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Tensor:
+    r"""A sum or a signed power: :math:`z_o = g_o \sum_i A_{oi} x_i + (1 - g_o) \prod_i x_i^{P_{oi}}`.
+
+    Non-whole powers are those of :math:`|x_i|`, with the sign of the nearest whole power. A weight nearer than 0.05 to
+    a whole number counts as that number. x: (..., I), weights (O, I), gate (O,) -> (..., O)
+    """
+    total, power = paths(x, sum_weight, power_weight)
+    return gate * total + (1 - gate) * power
+
+
+def slopes(error: Tensor, x: Tensor, share: Tensor) -> Tensor:
+    """How ``error`` grows with each input, as in a regression on that input alone, with an offset.
+
+    error, share: (n, O), x: (n, I) -> (O, I). Adding a number to an input, or to the error, changes nothing; a scale
+    of an input divides its slopes. ``share``: the weight of each example.
+    """
+    x = x - x.mean(0)
+    scale = x.abs().mean(0) + SMALLEST
+    x, share = x / scale, (share / (share.sum(0) + 1e-6)).transpose(0, 1)
+    mean = share @ x
+    covariance = (share * error.transpose(0, 1)) @ x - mean * (share * error.transpose(0, 1)).sum(1, keepdim=True)
+    return covariance / (share @ (x * x) - mean * mean + 1e-12) / scale
+
+
+def relative_error(value: Tensor, target: Tensor) -> Tensor:
+    """(value - target)² / (value² + target²), from 0 to 2; no number is squared that could overflow."""
+    scale = torch.maximum(value.abs(), target.abs()) + SMALLEST
+    value, target = value / scale, target / scale
+    return (value - target) ** 2 / (value * value + target * target + 1e-12)
+
+
+class _Fitted(torch.autograd.Function):
+    """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Any:
+        total, power = paths(x, sum_weight, power_weight)
+        return gate * total + (1 - gate) * power, total, power
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs, *output)
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, sum_weight, power_weight, gate, answer, total, power = ctx.saved_tensors
+        error = gradients[0] * (gradients[0].numel() / 2)  # answer - target, of the mean squared error
+        known = ((answer - error).abs() < 1 / SMALLEST).to(x.dtype)  # neither infinite nor NaN
+        target = torch.where(known > 0, answer - error, torch.ones_like(error))
+        to_sum = slopes(total - target, x, known)
+        to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
+        to_gate = (known * (relative_error(total, target) - relative_error(power, target))).mean(0)
+        move = displacement(x, sum_weight, power_weight, gate, total - target, 1 - target / guarded(power), known)
+        return move * (2 / move.numel()), to_sum, to_power, to_gate
+
+
+def guarded(x: Tensor) -> Tensor:
+    """``x``, or the smallest number in place of 0."""
+    return torch.where(x.abs() < SMALLEST, torch.full_like(x, SMALLEST), x)
+
+
+def power_slopes(
+    x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, known: Tensor, large: Tensor
+) -> Tensor:
+    """Slopes of the error of the power's logarithm over the logarithms of the inputs; (O, I).
+
+    An input of 0 counts as a mean one: where the target is not 0, it has no part in the power. Targets of 0 are left
+    out. Where the answer is so much larger than the target that rounding has swallowed it, all that is known is that
+    the power, if it is the larger path, must shrink.
+    """
+    there = (x != 0).to(x.dtype)
+    log = logarithm(x)
+    mean = (log * there).sum(0) / (there.sum(0) + 1e-6)
+    log = torch.where(there > 0, log, mean)
+    size = log @ caught(weight).transpose(-1, -2)
+    floor = RESOLVED * answer.abs()
+    lost = known * large * (target.abs() < floor).to(x.dtype)
+    share = known * (target.abs() + floor > 0).to(x.dtype)
+    shrink = lost.transpose(0, 1) @ log / ((log * log).sum(0) + SMALLEST)
+    return slopes(size - logarithm(torch.maximum(target.abs(), floor)), log, share) + shrink
+
+
+def displacement(
+    x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, error: Tensor, ratio: Tensor, known: Tensor
+) -> Tensor:
+    """The smallest change of the inputs after which each path has its target, to first order; (n, I).
+
+    ``error``: of the sum; ``ratio``: of the power, relative to it. Of several outputs, the mean.
+    """
+    a, p = caught(sum_weight), caught(power_weight)
+    inverse = 1 / guarded(x)
+    to_sum = (known * gate * error / ((a * a).sum(-1) + 1e-3)) @ a
+    lengths = (inverse * inverse) @ (p * p).transpose(-1, -2)
+    to_power = ((known * (1 - gate) * ratio.clamp(-2, 2) / (lengths + SMALLEST)) @ p) * inverse
+    return (to_sum + to_power) / len(gate)
+
+
+class NATU(Unit):
+    bounds = {"sum_weight": (-1.0, 1.0), "power_weight": (-1.0, 1.0), "gate": (0.0, 1.0)}
+    levels = {"sum_weight": LEVELS, "power_weight": LEVELS, "gate": (0.0, 1.0)}
+    sum_weight: nn.Parameter
+    power_weight: nn.Parameter
+    gate: nn.Parameter
+
+    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(in_features, out_features)
+        shape = (out_features, in_features)
+        self.sum_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.power_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.gate = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        radius = 0.5 / self.in_features
+        nn.init.uniform_(self.sum_weight, -radius, radius, generator=generator)
+        nn.init.uniform_(self.power_weight, -radius, radius, generator=generator)
+        nn.init.uniform_(self.gate, 0.25, 0.75, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        if not self.training:
+            return natu(x, self.sum_weight, self.power_weight, self.gate)
+        rows = x.reshape(-1, self.in_features)
+        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate)[0]
+        return answer.reshape(*x.shape[:-1], self.out_features)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        return {"sum_weight": caught(self.sum_weight), "power_weight": caught(self.power_weight)}
+
+    def coefficients(self) -> dict[str, Tensor]:
+        return {"gate": self.gate}
