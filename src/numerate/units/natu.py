@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numerate.units.base import Unit, snap
+from numerate.units import symbolic
+from numerate.units.base import Unit
 
 LEVELS = (-1.0, 0.0, 1.0)
 CATCH = 0.05
@@ -70,42 +71,12 @@ def relative_error(value: Tensor, target: Tensor) -> Tensor:
     return (value - target) ** 2 / (value * value + target * target + 1e-12)
 
 
-class _Fitted(torch.autograd.Function):
-    """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Any:
-        total, power = paths(x, sum_weight, power_weight)
-        return gate * total + (1 - gate) * power, total, power
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs, *output)
-        ctx.mark_non_differentiable(*output[1:])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        x, sum_weight, power_weight, gate, answer, total, power = ctx.saved_tensors
-        error = gradients[0] * (gradients[0].numel() / 2)  # answer - target, of the mean squared error
-        known = ((answer - error).abs() < 1 / SMALLEST).to(x.dtype)  # neither infinite nor NaN
-        target = torch.where(known > 0, answer - error, torch.ones_like(error))
-        to_sum = slopes(total - target, x, known)
-        to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
-        to_gate = (known * (relative_error(total, target) - relative_error(power, target))).mean(0)
-        move = displacement(x, sum_weight, power_weight, gate, total - target, 1 - target / guarded(power), known)
-        return move * (2 / move.numel()), to_sum, to_power, to_gate
-
-
 def guarded(x: Tensor) -> Tensor:
     """``x``, or the smallest number in place of 0."""
     return torch.where(x.abs() < SMALLEST, torch.full_like(x, SMALLEST), x)
 
 
-def power_slopes(
-    x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, known: Tensor, large: Tensor
-) -> Tensor:
+def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, known: Tensor, large: Tensor) -> Tensor:
     """Slopes of the error of the power's logarithm over the logarithms of the inputs; (O, I).
 
     An input of 0 counts as a mean one: where the target is not 0, it has no part in the power. Targets of 0 are left
@@ -139,7 +110,74 @@ def displacement(
     return (to_sum + to_power) / len(gate)
 
 
+class _Fitted(torch.autograd.Function):
+    """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Any:
+        total, power = paths(x, sum_weight, power_weight)
+        return gate * total + (1 - gate) * power, total, power
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs, *output)
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, sum_weight, power_weight, gate, answer, total, power = ctx.saved_tensors
+        error = gradients[0] * (gradients[0].numel() / 2)  # answer - target, of the mean squared error
+        known = ((answer - error).abs() < 1 / SMALLEST).to(x.dtype)  # neither infinite nor NaN
+        target = torch.where(known > 0, answer - error, torch.ones_like(error))
+        to_sum = slopes(total - target, x, known)
+        to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
+        to_gate = (known * (relative_error(total, target) - relative_error(power, target))).mean(0)
+        move = displacement(x, sum_weight, power_weight, gate, total - target, 1 - target / guarded(power), known)
+        return move * (2 / move.numel()), to_sum, to_power, to_gate
+
+
 class NATU(Unit):
+    r"""A sum or a signed power, not told which: :math:`z_o = g_o \sum_i A_{oi} x_i + (1 - g_o) \prod_i x_i^{P_{oi}}`.
+
+    ``sum_weight`` A and ``power_weight`` P: (out_features, in_features), drawn from U(-r, r), r = 1 / (2 I), clamped to
+    [-1, 1]; ``gate`` g: (out_features,), drawn from U(1/4, 3/4), clamped to [0, 1]. A weight nearer than 0.05 to a
+    whole number counts as that number, so that a fit that comes near is exact. Non-whole powers are those of \|x\|
+    with the sign of the nearest whole power: signs are never learnt apart from powers.
+
+    In training the answer is the same and the gradient another. That of the mean squared error tells the target,
+    :math:`t = z - \tfrac{nO}{2} \partial L / \partial z`, and so each path is fitted to the target as if the other were
+    not there:
+
+    - A by the slopes of :math:`\sum_i A_i x_i - t` over each input,
+    - P by the slopes of :math:`\sum_i P_i \log|x_i| - \log|t|` over the logarithm of each input,
+    - g by the difference of both paths' relative errors, :math:`(z - t)^2 / (z^2 + t^2)`.
+
+    Slopes are those of a regression with an offset, so neither the scale of the inputs nor their distance from 0
+    matters. What the layer below gets is the smallest change of the inputs, to first order, that would give the
+    target. A batch of several examples is needed, and a loss that is a mean of squared errors; with another one the
+    target lies in the same direction, nearer or farther.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        device, dtype: as in ``torch.nn.Linear``.
+
+    Example:
+        >>> from numerate.units import bound_after_step
+        >>> unit = NATU(2, 1)
+        >>> optimiser = torch.optim.Adam(unit.parameters(), 1e-2)
+        >>> handle = bound_after_step(optimiser, unit)
+        >>> for _ in range(500):
+        ...     x = 300 - 500 * torch.rand(128, 2)
+        ...     torch.nn.functional.mse_loss(unit(x), x[:, :1] / x[:, 1:]).backward()
+        ...     optimiser.step()
+        ...     optimiser.zero_grad()
+        >>> unit.formula("ab")
+        a/b
+    """
+
     bounds = {"sum_weight": (-1.0, 1.0), "power_weight": (-1.0, 1.0), "gate": (0.0, 1.0)}
     levels = {"sum_weight": LEVELS, "power_weight": LEVELS, "gate": (0.0, 1.0)}
     sum_weight: nn.Parameter
@@ -173,3 +211,18 @@ class NATU(Unit):
 
     def coefficients(self) -> dict[str, Tensor]:
         return {"gate": self.gate}
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        import sympy
+
+        def factor(x: Any, w: Any) -> Any:
+            if w.is_integer:
+                return x**w
+            return sympy.Abs(x) ** w * (sympy.sign(x) if abs(float(w.doit())) > 0.5 else 1)
+
+        def output(o: int) -> Any:
+            gate, powers = weights["gate"][0, o], weights["power_weight"].row(o)
+            power = sympy.prod([factor(x, w) for x, w in zip(inputs, powers)])
+            return gate * symbolic.linear(inputs, weights["sum_weight"].row(o)) + (1 - gate) * power
+
+        return [output(o) for o in range(self.out_features)]
