@@ -7,10 +7,10 @@ from numerate.streams import Domain, uniform
 from numerate.tasks.single_module import SingleModule
 from numerate.tasks.task import Range
 
-REPORTED = 20_260
+REPORTED = 20_261
 """Seed of the ranges that reports are made of."""
-DEVELOPMENT = 1
-"""Seed of the ranges to develop a unit on."""
+DEVELOPMENT = 20_260
+"""Seed of ranges to develop a unit on."""
 SMALLEST, LARGEST = -3.0, 4.0
 NARROWEST = 0.01
 

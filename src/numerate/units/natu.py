@@ -95,19 +95,10 @@ def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, know
     return slopes(size - logarithm(torch.maximum(target.abs(), floor)), log, share) + shrink
 
 
-def displacement(
-    x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, error: Tensor, ratio: Tensor, known: Tensor
-) -> Tensor:
-    """The smallest change of the inputs after which each path has its target, to first order; (n, I).
-
-    ``error``: of the sum; ``ratio``: of the power, relative to it. Of several outputs, the mean.
-    """
-    a, p = caught(sum_weight), caught(power_weight)
-    inverse = 1 / guarded(x)
-    to_sum = (known * gate * error / ((a * a).sum(-1) + 1e-3)) @ a
-    lengths = (inverse * inverse) @ (p * p).transpose(-1, -2)
-    to_power = ((known * (1 - gate) * ratio.clamp(-2, 2) / (lengths + SMALLEST)) @ p) * inverse
-    return (to_sum + to_power) / len(gate)
+def comparison_of(errors: Tensor, others: Tensor) -> Tensor:
+    """(a - b) / (a + b) of the mean errors a and b, from -1 to 1; (n, O), (n, O) -> (O,)"""
+    a, b = errors.mean(0), others.mean(0)
+    return (a - b) / (a + b + 1e-12)
 
 
 class _Fitted(torch.autograd.Function):
@@ -128,14 +119,16 @@ class _Fitted(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         x, sum_weight, power_weight, gate, answer, total, power = ctx.saved_tensors
-        error = gradients[0] * (gradients[0].numel() / 2)  # answer - target, of the mean squared error
+        gradient = gradients[0]
+        error = gradient * (gradient.numel() / 2)  # answer - target, of the mean squared error
         known = ((answer - error).abs() < 1 / SMALLEST).to(x.dtype)  # neither infinite nor NaN
         target = torch.where(known > 0, answer - error, torch.ones_like(error))
         to_sum = slopes(total - target, x, known)
         to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
-        to_gate = (known * (relative_error(total, target) - relative_error(power, target))).mean(0)
-        move = displacement(x, sum_weight, power_weight, gate, total - target, 1 - target / guarded(power), known)
-        return move * (2 / move.numel()), to_sum, to_power, to_gate
+        to_gate = comparison_of(known * relative_error(total, target), known * relative_error(power, target))
+        to_x = (gradient * gate) @ caught(sum_weight)
+        to_x = to_x + (gradient * (1 - gate) * power) @ caught(power_weight) / guarded(x)
+        return to_x, to_sum, to_power, to_gate
 
 
 class NATU(Unit):
@@ -152,12 +145,12 @@ class NATU(Unit):
 
     - A by the slopes of :math:`\sum_i A_i x_i - t` over each input,
     - P by the slopes of :math:`\sum_i P_i \log|x_i| - \log|t|` over the logarithm of each input,
-    - g by the difference of both paths' relative errors, :math:`(z - t)^2 / (z^2 + t^2)`.
+    - g by which path is nearer: :math:`(a - b) / (a + b)` of both paths' mean relative errors, which are
+      :math:`(z - t)^2 / (z^2 + t^2)` of each example.
 
     Slopes are those of a regression with an offset, so neither the scale of the inputs nor their distance from 0
-    matters. What the layer below gets is the smallest change of the inputs, to first order, that would give the
-    target. A batch of several examples is needed, and a loss that is a mean of squared errors; with another one the
-    target lies in the same direction, nearer or farther.
+    matters. The layer below gets the ordinary gradient. A batch of several examples is needed, and a loss that is a
+    mean of squared errors; with another one the target lies in the same direction, nearer or farther.
 
     Args:
         in_features: number of inputs I.
