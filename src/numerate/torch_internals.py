@@ -18,7 +18,6 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
     "cudnn_rnn_precision",
-    "custom_functions_functionalised",
     "decompositions",
     "fused_gru",
     "fused_lstm",
@@ -28,6 +27,7 @@ __all__ = [
     "operation_name",
     "scan",
     "set_cudnn_rnn_precision",
+    "traceable_functions",
     "tree_flatten",
     "tree_map",
     "tree_unflatten",
@@ -41,24 +41,28 @@ def decompositions(*simpler: Any) -> dict[Any, Any]:
     return {**core_aten_decompositions(), **get_decompositions(list(simpler))}
 
 
-@contextmanager
-def custom_functions_functionalised() -> Iterator[None]:
-    """Inside ``functionalize``, which has no rule for it, run the forward pass of a ``torch.autograd.Function``.
-
-    Its backward pass is that of the ``grad`` around it. For the time of a trace, which holds a lock.
-    """
-    table, kind = custom_function_call.functorch_table, TransformType.Functionalize
-    before = table[kind]
-    table[kind] = lambda interpreter, function, *operands: function.forward(*operands)
-    try:
-        yield
-    finally:
-        table[kind] = before
-
-
 def operation_name(target: Any) -> str:
     """Name of an ATen operation without its overload: ``add`` for ``aten.add.Tensor``."""
     return getattr(target, "_opname", str(target))
+
+
+@contextmanager
+def traceable_functions() -> Iterator[None]:
+    """A ``torch.autograd.Function`` can be made functional inside: its forward is then as any other code.
+
+    Its own backward is called by ``torch.func.grad``, a level above. torch itself has only an error at this place.
+    """
+
+    def inline(interpreter: Any, function: Any, *operands: Any, **_: Any) -> Any:
+        return function.forward(*operands)
+
+    rules, key = custom_function_call.functorch_table, TransformType.Functionalize
+    before = rules[key]
+    rules[key] = inline
+    try:
+        yield
+    finally:
+        rules[key] = before
 
 
 def is_batch_of_gradients(tensor: Tensor) -> bool:

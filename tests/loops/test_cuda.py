@@ -33,6 +33,8 @@ from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
 from numerate.loops.step import Loop, Members, ParameterGroup, State, Step, batch_uniforms
 from numerate.loops.toolchain import native
+from numerate.loops.tracing import trace
+from numerate.loops.tracing.linearity import is_linear
 from numerate.loops.tracing.trace import NotLowered, evaluation, training_step
 from numerate.units import INALU, NAC, NALU, NAU, NMU, GatedNAUNMU, RealNPU
 
@@ -260,9 +262,11 @@ def test_gradients_of_what_is_read_from_both_ends(threads, runner):
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_source_is_emitted_for_every_unit(name):
-    step = make_step(unit(name))
+def test_a_source_is_emitted_for_every_unit(name, monkeypatch):
+    step, linear = make_step(unit(name)), []
+    monkeypatch.setattr(trace, "is_linear", lambda *arguments: linear.append(is_linear(*arguments)) or linear[-1])
     program = lower(training_step(step))
+    assert linear == [True]  # so that no example pays for the mean over the batch
     assert emit_training(step, program).text == emit_training(step, program).text
     assert emit_training(step, program).threads == 8
 

@@ -28,7 +28,7 @@ from numerate.loops.step import (
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import TRACING
 from numerate.streams import Domain, uniform
-from numerate.torch_internals import custom_functions_functionalised, make_fx, tree_flatten, tree_unflatten
+from numerate.torch_internals import make_fx, traceable_functions, tree_flatten, tree_unflatten
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
 _STEPS = 64  # random numbers are drawn for this many steps at once
@@ -132,7 +132,7 @@ class Stacked:
             out_shape[:] = [spec]
             return out
 
-        with TRACING, custom_functions_functionalised():
+        with TRACING, traceable_functions():
             graph = make_fx(functionalize(flat), tracing_mode="real")(*(leaves[i] for i in kept))
         graph.graph.eliminate_dead_code()
         graph.recompile()
