@@ -16,8 +16,8 @@ LARGEST = 80.0
 """Of a product's logarithm; e^80 is finite in float32."""
 SMALLEST = 1e-35
 """Of a number whose logarithm is taken, and of what is divided by."""
-RESOLVED = 1e-5
-"""A target smaller than this share of the answer is lost to rounding in float32."""
+UNRESOLVED = 100.0
+"""A target smaller than this many roundings of the answer is lost to them."""
 
 
 def caught(weight: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, know
     mean = (log * there).sum(0) / (there.sum(0) + 1e-6)
     log = torch.where(there > 0, log, mean)
     size = log @ caught(weight).transpose(-1, -2)
-    floor = RESOLVED * answer.abs()
+    floor = UNRESOLVED * torch.finfo(x.dtype).eps * answer.abs()
     lost = known * large * (target.abs() < floor).to(x.dtype)
     share = known * (target.abs() + floor > 0).to(x.dtype)
     shrink = lost.transpose(0, 1) @ log / ((log * log).sum(0) + SMALLEST)
