@@ -79,9 +79,9 @@ def guarded(x: Tensor) -> Tensor:
 def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, known: Tensor, large: Tensor) -> Tensor:
     """Slopes of the error of the power's logarithm over the logarithms of the inputs; (O, I).
 
-    An input of 0 counts as a mean one: where the target is not 0, it has no part in the power. Targets of 0 are left
-    out. Where the answer is so much larger than the target that rounding has swallowed it, all that is known is that
-    the power, if it is the larger path, must shrink.
+    An input of 0 counts as a mean one: where the target is not 0, it has no part in the power, and examples with a
+    target of 0 beside it are left out. Where the answer is so much larger than the target that rounding has swallowed
+    it, all that is known is that the power, if it is the larger path, must shrink.
     """
     there = (x != 0).to(x.dtype)
     log = logarithm(x)
@@ -89,8 +89,9 @@ def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, know
     log = torch.where(there > 0, log, mean)
     size = log @ caught(weight).transpose(-1, -2)
     floor = UNRESOLVED * torch.finfo(x.dtype).eps * answer.abs()
-    lost = known * large * (target.abs() < floor).to(x.dtype)
-    share = known * (target.abs() + floor > 0).to(x.dtype)
+    small = (target.abs() <= floor).to(x.dtype)
+    whole = there.prod(-1, keepdim=True)
+    lost, share = known * large * small * whole, known * (1 - small * (1 - whole))
     shrink = lost.transpose(0, 1) @ log / ((log * log).sum(0) + SMALLEST)
     return slopes(size - logarithm(torch.maximum(target.abs(), floor)), log, share) + shrink
 
