@@ -1,16 +1,24 @@
 """Schedules, settings of single parameters and restarts of the optimiser, against torch's own."""
 
+import io
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
+from numerate.cluster.plain import from_text, to_text
 from numerate.loops.step import batch_uniforms
 from numerate.loops.toolchain import native
-from numerate.results import Store
+from numerate.report.comparison import comparison
+from numerate.report.html import html
+from numerate.report.tables import records, terminal_table
+from numerate.results import Row, Store
+from numerate.results.outcome import choose_starts
 from numerate.tasks import SingleModule
 from numerate.train import (
     Adam,
@@ -29,7 +37,7 @@ from numerate.train import (
 from numerate.train.identity import describe
 from numerate.train.kinds import Maker, kinds
 from numerate.train.schedules import rate_factors
-from numerate.units import MLP, Ramp
+from numerate.units import MLP, NMU, Ramp
 
 LOOPS = ["eager", "stacked", pytest.param("emitted", marks=pytest.mark.skipif(not native.available(), reason="no g++"))]
 Lr = torch.optim.lr_scheduler
@@ -254,3 +262,99 @@ def cut_before(step, proceed):
 
 def l2(model):
     return sum(p.square().sum() for p in model.parameters())
+
+
+# ---------------------------------------------------------------- several starts
+
+
+def loses_its_way(inputs, outputs):
+    """A model that about every second draw starts outside of its bounds, where no gradient brings it back."""
+    model = MLP(inputs, outputs, hidden=(3,))
+    if torch.rand(()) < 0.5:
+        with torch.no_grad():
+            for p in model.parameters():
+                p.fill_(torch.nan)
+    return model
+
+
+def test_the_start_with_the_smallest_validation_error_is_the_run(tmp_path):
+    """Start 0 is the run with a single start, bit for bit; the others are those of the next draws."""
+    single, several = training(seeds=(0, 1, 2)), training(seeds=(0, 1, 2), starts=3)
+    alone = {row.seed: row for row in trained(tmp_path, single, name="alone")}
+    rows = trained(tmp_path, several, name="several")
+    first = [row for row in rows if row.scores["start"] == 0]
+    for row in first:
+        np.testing.assert_equal(row.weights["final"], alone[row.seed].weights["final"])
+    assert all(row.scores["best_validation"] <= alone[row.seed].scores["best_validation"] for row in rows)
+    assert any(row.scores["start"] > 0 for row in rows)
+    for row in rows:
+        model = several.build(row.seed, int(row.scores["start"]))
+        start = several.task.examples(
+            stack.evaluation_uniforms(several, "validation"), several.task.constants(0, "train")
+        )
+        error = ((model(start[0]) - start[1]) ** 2).mean().item()
+        assert row.curves["validation"][0] == pytest.approx(error, rel=1e-5)
+
+
+def test_several_starts_do_not_depend_on_neighbours_interruptions_or_restarts(tmp_path, monkeypatch):
+    work = training(seeds=(0, 1, 2), starts=3, restart=Plateau(window=2, improvement=0.5))
+    whole = trained(tmp_path, work, name="whole")
+    alone = trained(tmp_path, replace(work, seeds=(1,)), name="alone")
+    np.testing.assert_equal(whole[1].scores, alone[0].scores)
+    np.testing.assert_equal(whole[1].weights, alone[0].weights)
+    with Store(tmp_path / "cut.sqlite") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer._Group, "_train", cut_before(50, trainer._Group._train))
+            with pytest.raises(KeyboardInterrupt):
+                train([work], store, backend="stacked", checkpoint_seconds=0)
+        train([work], store, backend="stacked")
+        cut = sorted(store.rows(), key=lambda row: row.seed)
+    np.testing.assert_equal([row.scores for row in cut], [row.scores for row in whole])
+
+
+def test_a_start_that_diverged_is_not_chosen_and_single_starts_are_counted(tmp_path):
+    model = training(loses_its_way, seeds=tuple(range(6)), starts=4, steps=20)
+    rows = trained(tmp_path, model, backend="eager")
+    lost = [[bool(torch.isnan(next(model.build(seed, j).parameters())).any()) for j in range(4)] for seed in range(6)]
+    assert any(map(any, lost))
+    for row, gone in zip(rows, lost):
+        assert not gone[int(row.scores["start"])]
+        assert row.status == "finished"
+
+
+def test_reports_show_single_starts_beside_the_chosen_one():
+    def row(seed, error, **scores):
+        labels = {"operation": "mul", "unit": "NMU", "range": (1.0, 2.0)}
+        told = {"threshold": 1.0, "best_test": error, "best_step": 0.0, "solved_at": np.nan, "best_sparsity": 0.0}
+        return Row("", {}, seed, labels=labels, scores=told | scores)
+
+    several = [row(0, 0.5, starts=4.0, starts_solved=1.0), row(1, 2.0, starts=4.0, starts_solved=0.0)]
+    compared = comparison(several, title="Starts")
+    (record,) = records(compared)
+    assert (record["solved"], record["runs"], record["starts_solved"], record["starts"]) == (1, 2, 1, 8)
+    assert record["success_rate"] == 0.5
+    assert record["single_rate"] == 0.125
+    page = html(compared)
+    assert "<th>single starts</th>" in page
+    assert "<td>1/8</td>" in page
+    console = Console(width=100, file=io.StringIO())
+    console.print(terminal_table(compared))
+    assert "50 (12)" in console.file.getvalue()  # type: ignore[attr-defined]
+    (plain,) = records(comparison([row(0, 0.5)], title="One"))
+    assert not {"starts", "single_rate"} & set(plain)
+
+
+def test_of_equal_starts_the_first_is_taken():
+    scores = {"best_validation": np.array([np.nan, 2.0, 1.0, 1.0, np.nan, np.nan]), "best_test": np.arange(6.0)}
+    chosen, told = choose_starts(scores | {"threshold": np.full(6, 3.5)}, 3)
+    assert chosen.tolist() == [2, 3]
+    assert told["starts_solved"][chosen].tolist() == [3, 1]
+    assert told["start"][chosen].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"optimiser": OWN}, {"schedule": Warmup(9, Cosine(9))}, {"starts": 3}, {}], ids=str
+)
+def test_options_reach_the_workers_of_a_cluster(options):
+    work = Training(NMU, SingleModule("mul"), (0,), **options)
+    assert replace(from_text(to_text(work)), seeds=(0,)) == work

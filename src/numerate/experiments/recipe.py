@@ -18,6 +18,7 @@ class Recipe:
         penalties: added to the loss.
         restart: when to draw the parameters anew.
         schedule: of the learning rate.
+        starts: of each run, of which the best by validation is taken.
     """
 
     model: Factory
@@ -25,6 +26,7 @@ class Recipe:
     penalties: tuple[Penalty, ...] = ()
     restart: Restart | Plateau | None = None
     schedule: Schedule | None = None
+    starts: int = 1
 
     def training(self, **settings: Any) -> Training:
         how: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -11,6 +11,7 @@ from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxat
 from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
+from numerate.tasks.label_noise import LabelNoise
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.logic import Logic
 from numerate.tasks.match import Match
@@ -46,6 +47,7 @@ __all__ = [
     "FractionalSIR",
     "Identity",
     "Interval",
+    "LabelNoise",
     "LargeScale",
     "Logic",
     "Match",

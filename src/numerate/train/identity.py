@@ -8,7 +8,7 @@ import functools
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -65,6 +65,12 @@ def described_fields(value: Any, within: tuple[Any, ...] = (), without: Sequence
         for f in fields(value)
         if f.name not in without and not ("added" in f.metadata and getattr(value, f.name) == f.default)
     }
+
+
+def is_described(kind: type, names: Collection[str]) -> bool:
+    """Whether :func:`described_fields` of a dataclass has these names: all fields, but maybe not the added ones."""
+    every = {f.name: "added" in f.metadata for f in fields(kind)}
+    return all(name in every for name in names) and all(name in names or added for name, added in every.items())
 
 
 def only_ours(described: Any) -> bool:

@@ -235,12 +235,15 @@ class Training(Configured):
     """What a table or picture calls this configuration; not part of its identity."""
     schedule: Schedule | None = field(default=None, metadata=ADDED)
     """Numbers of steps, (n,) float64 -> factors of the learning rate, such as :class:`Cosine`; None: 1."""
+    starts: int = field(default=1, metadata=ADDED)
+    """Draws of the parameters that are trained on the same examples; the one with the smallest validation error is the
+    run. Reports show the success of single starts beside that of the runs."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
         object.__setattr__(self, "penalties", tuple(self.penalties))
         self.check_seeds()
-        for name in ("steps", "batch", "evaluate_every", "evaluation_size"):
+        for name in ("steps", "batch", "evaluate_every", "evaluation_size", "starts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.steps % self.evaluate_every:
@@ -269,7 +272,7 @@ class Training(Configured):
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         sizes = (self.steps, self.batch, self.evaluate_every, self.evaluation_size)
         changing = self.schedule is not None, self.restart
-        return model, type(self.task), self.task.form, functions, self.optimiser.form, changing, sizes
+        return model, type(self.task), self.task.form, functions, self.optimiser.form, changing, sizes, self.starts
 
     @property
     def own_clocks(self) -> bool:

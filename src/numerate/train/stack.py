@@ -11,8 +11,7 @@ from torch.func import functional_call, vmap
 
 from numerate.loops.step import Members, ParameterGroup, Step, Tensors, corrections, squared_error
 from numerate.loops.tracing.noise import functional, noise_per_example
-from numerate.streams import Domain, uniform
-from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
+from numerate.tasks.task import Split, held_out_numbers
 from numerate.torch_internals import tree_map
 from numerate.train.schedules import rate_factors
 from numerate.train.specification import Plateau, Restart, Training
@@ -220,12 +219,7 @@ def members(runs: Sequence[Run]) -> Members:
 
 def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
-    held_out = getattr(training.task, "held_out", None)
-    if held_out is not None and (numbers := held_out(split, training.evaluation_size)) is not None:
-        return numbers.float()
-    seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
-    size = training.evaluation_size, training.task.draws
-    return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
+    return held_out_numbers(training.task, split, training.evaluation_size)
 
 
 class PenaltyScales:
