@@ -1,11 +1,11 @@
-"""Ranges drawn by a fixed rule, noisy labels, and formulas of two operations."""
+"""Ranges drawn by a fixed rule, and formulas of two operations."""
 
 import pytest
 import torch
 
 from numerate.experiments import Options, select
 from numerate.streams import Domain, uniform
-from numerate.tasks import COMPOSED, AnyRange, Composed, NoisyLabels, random_ranges
+from numerate.tasks import COMPOSED, AnyRange, Composed, random_ranges
 from numerate.tasks.any_range import DEVELOPMENT
 from numerate.tasks.task import intervals
 
@@ -39,16 +39,6 @@ def test_ranges_follow_the_rule():
 def test_success_knows_no_scale(operation, degree, inputs):
     one, large = (AnyRange(operation, (s, 2 * s), (2 * s, 6 * s), inputs).threshold() for s in (1.0, 1e4))
     assert large == pytest.approx(one * 1e4 ** (2 * degree), rel=1e-9)
-
-
-def test_labels_are_noisy_in_training_alone():
-    task = NoisyLabels("add", noise=0.01)
-    for split, deviation in (("train", 0.01), ("validation", 0.01), ("test", 0.0)):
-        x, y = drawn(task, split)
-        ratio = y / x.sum(-1, keepdim=True) - 1
-        assert ratio.std().item() == pytest.approx(deviation, abs=1e-4)
-    with pytest.raises(ValueError, match=r"noise must be a number from 0 to below 1, got 2"):
-        NoisyLabels("add", noise=2)
 
 
 @pytest.mark.parametrize("formula", COMPOSED)

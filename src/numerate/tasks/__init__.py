@@ -1,7 +1,7 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
 from numerate.tasks.adding import Adding
-from numerate.tasks.any_range import AnyRange, NoisyLabels, random_ranges
+from numerate.tasks.any_range import AnyRange, random_ranges
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
@@ -52,7 +52,6 @@ __all__ = [
     "Logic",
     "Match",
     "Minimum",
-    "NoisyLabels",
     "PermutedPixels",
     "Piecewise",
     "Programs",

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from numerate.streams import Domain, uniform
 from numerate.tasks.single_module import SingleModule
-from numerate.tasks.task import Range, Split
+from numerate.tasks.task import Range
 
 REPORTED = 20_261
 """Seed of the ranges that reports are made of."""
@@ -51,30 +48,3 @@ def random_ranges(count: int, seed: int = REPORTED) -> Iterator[tuple[Range, Ran
         else:
             end = max(share, 1 - share) * width
             yield (-share * width, (1 - share) * width), ((-3 * end, -end), (end, 3 * end))
-
-
-@dataclass(frozen=True)
-class NoisyLabels(AnyRange):
-    """The same with targets off by a share of their size in training and validation: uniform, of deviation ``noise``.
-
-    Tests have the exact targets.
-    """
-
-    noise: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.noise < 1:
-            raise ValueError(f"noise must be a number from 0 to below 1, got {self.noise!r}")
-
-    @property
-    def draws(self) -> int:
-        return self.inputs + 1
-
-    def constants(self, seed: int, split: Split) -> dict[str, Tensor]:
-        reach = 0.0 if split == "test" else self.noise * 3**0.5
-        return super().constants(seed, split) | {"reach": torch.tensor(reach)}
-
-    def examples(self, uniforms: Tensor, constants: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        x, y = super().examples(uniforms[..., :-1], constants)
-        return x, y * (1 + constants["reach"] * (2 * uniforms[..., -1:] - 1))
