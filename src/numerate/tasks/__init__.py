@@ -1,9 +1,11 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
 from numerate.tasks.adding import Adding
+from numerate.tasks.any_range import AnyRange, random_ranges
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
+from numerate.tasks.composed import COMPOSED, Composed
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.counting import Counting
 from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
@@ -25,14 +27,17 @@ from numerate.tasks.task import OPERATIONS, Interval, Split, Task
 from numerate.tasks.words import Words
 
 __all__ = [
+    "COMPOSED",
     "OPERATIONS",
     "PRIMER_RANGES",
     "Adding",
+    "AnyRange",
     "Arithmetic",
     "Batch",
     "BatchTask",
     "Characters",
     "Compare",
+    "Composed",
     "CopyLast",
     "Copying",
     "Count",
@@ -63,5 +68,6 @@ __all__ = [
     "Task",
     "VariableCopying",
     "Words",
+    "random_ranges",
     "ten_parameter_function",
 ]
