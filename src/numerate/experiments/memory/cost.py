@@ -1,15 +1,29 @@
 """What a step costs as sequences grow: measured by ``python -m benchmarks.memory``, kept in ``cost.csv``."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
-from numerate.experiments.memory.units import UNITS
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from numerate.experiments.memory.units import INVARIANT, LINEAR, POSITIVE, UNITS
 from numerate.report import Picture
 from numerate.report.figures import lay_out, short, style
-from numerate.report.learning import looks
+
+Array = np.ndarray[Any, Any]
+OTHERS = "#7a7f87"
+FAMILIES = {
+    "diagonal, the same at every step": ("#0072b2", INVARIANT),
+    "diagonal, by the input": ("#d55e00", POSITIVE),
+    "with a recurrent product": (OTHERS, tuple(unit for unit in UNITS if unit not in LINEAR)),
+}
+"""Kinds of recurrence: colour, units."""
 
 
 @dataclass(frozen=True)
@@ -57,41 +71,69 @@ def cost_pictures(measured: Sequence[Cost] | None = None) -> list[Picture]:
     machines = list(dict.fromkeys(cost.machine for cost in measured))
     if not machines:
         return []
-    units = [unit for unit in UNITS if any(cost.unit == unit for cost in measured)]
-    look = looks(units)
     with style():
-        fig = Figure(figsize=(3.6 * len(machines) + 3.6 + 1.4, 4.0))
+        fig = Figure(figsize=(4.6 * (len(machines) + 1), 5.0))
         axes = fig.subplots(1, len(machines) + 1, squeeze=False)[0]
         for ax, machine in zip(axes, machines):
-            for unit in units:
-                own = sorted((c for c in measured if (c.unit, c.machine) == (unit, machine)), key=lambda c: c.length)
-                colour, marker = look[unit]
-                ax.plot(
-                    [c.length for c in own], [c.microseconds for c in own], color=colour, marker=marker, ms=3.5, lw=1.1
-                )
-            batch = next(cost.batch for cost in measured if cost.machine == machine)
-            ax.set(
-                title=f"{machine}, batch {batch}",
-                xlabel="steps of a sequence",
-                ylabel="µs a step, forward and backward",
-            )
-            ax.set_xscale("log", base=2)
-            ax.set_yscale("log")
-        for unit in units:
-            own = sorted((c for c in measured if (c.unit, c.machine) == (unit, machines[-1])), key=lambda c: c.length)
-            colour, marker = look[unit]
-            memory = [c.kilobytes * c.length / 1024 for c in own]
-            axes[-1].plot(
-                [c.length for c in own], memory, color=colour, marker=marker, ms=3.5, lw=1.1, label=short(unit)
-            )
-        axes[-1].set(title="memory", xlabel="steps of a sequence", ylabel="MiB kept for the backward pass, a sequence")
-        axes[-1].set_xscale("log", base=2)
-        axes[-1].set_yscale("log")
-        lay_out(fig, rect=(0, 0, 1 - 1.3 / fig.get_figwidth(), 1), w_pad=1.5)
-        fig.legend(loc="center right", fontsize=7.5)
+            own = [cost for cost in measured if cost.machine == machine]
+            _plot(ax, {unit: [(c.length, c.microseconds) for c in own if c.unit == unit] for unit in UNITS})
+            ax.set(title=f"{machine}, batch {own[0].batch}", ylabel="µs a step, forward and backward")
+        _plot_memory(axes[-1], [cost for cost in measured if cost.machine == machines[-1]])
+        lay_out(fig, rect=(0, 0.07, 1, 1), w_pad=2.0)
+        keys = [Line2D([], [], color=colour, label=name) for name, (colour, _) in FAMILIES.items()]
+        fig.legend(handles=keys, loc="lower center", ncols=len(keys))
     caption = (
         "What a step costs as sequences grow, at 24,000 parameters: its time, and what is kept for the backward pass. "
         "A unit whose time a step falls as sequences grow leaves the machine idle on short ones. Measured by "
         "python -m benchmarks.memory."
     )
     return [Picture("cost", fig, caption)]
+
+
+def _plot(ax: Axes, series: Mapping[str, list[tuple[int, float]]]) -> None:
+    """A line for each unit, in the colour of its family, its name at the end."""
+    ends: dict[str, float] = {}
+    for unit, points in series.items():
+        if points:
+            lengths, values = zip(*sorted(points))
+            ax.plot(lengths, values, color=_colour(unit), marker=".", lw=1.1)
+            ends[unit] = values[-1]
+    lengths = sorted({length for points in series.values() for length, _ in points})
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 5)
+    ax.set_xlabel("steps of a sequence")
+    low, high = np.log(ax.get_ylim())
+    names = sorted(ends, key=lambda unit: ends[unit])
+    places = _apart(np.log([ends[name] for name in names]), (high - low) / 32)
+    for name, place in zip(names, np.exp(places)):
+        ax.text(lengths[-1] * 1.25, place, short(name), color=_colour(name), fontsize=6.5, va="center")
+
+
+def _plot_memory(ax: Axes, measured: Sequence[Cost]) -> None:
+    """What a step of a long sequence keeps, a bar for each unit."""
+    longest = max(cost.length for cost in measured)
+    own = sorted((cost for cost in measured if cost.length == longest), key=lambda cost: cost.kilobytes)
+    ax.barh([short(c.unit) for c in own], [c.kilobytes for c in own], color=[_colour(c.unit) for c in own], height=0.7)
+    ax.tick_params("y", labelsize=6.5, length=0)
+    ax.margins(y=0.01)
+    ax.grid(False, axis="y")
+    ax.set(title="memory", xlabel="KiB a step and sequence, kept for the backward pass")
+
+
+def _apart(places: Array, least: float) -> Array:
+    """Rising places, moved as little as needed so that each is ``least`` above the one before."""
+    moved = places - least * np.arange(len(places))
+    blocks: list[list[float]] = []
+    for value in moved:  # isotonic regression: neighbours that would overlap share their mean
+        blocks.append([value])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            upper = blocks.pop()
+            blocks[-1] += upper
+    return np.concatenate([np.full(len(b), np.mean(b)) for b in blocks]) + least * np.arange(len(places))
+
+
+def _colour(unit: str) -> str:
+    return next((colour for colour, units in FAMILIES.values() if unit in units), OTHERS)
