@@ -47,8 +47,10 @@ def test_validation_and_test_are_those_without_noise(task, split):
 
 
 def test_runs_with_noise_are_trained_alike_by_all_loops(tmp_path):
-    sizes = {"steps": 20, "evaluate_every": 20, "evaluation_size": 50, "batch": 16}
-    work = Training(NAU, LabelNoise(SingleModule("add"), 0.1), (0, 1), Adam(1e-2), **sizes)
+    work = Training(
+        NAU, LabelNoise(SingleModule("add"), 0.1), (0, 1), Adam(1e-2), steps=20, evaluate_every=20, evaluation_size=50,
+        batch=16,
+    )  # fmt: skip
     assert evaluation_uniforms(work, "test").shape == (50, 3)
     found = []
     for backend in ["eager", "emitted"] if native.available() else ["eager", "stacked"]:

@@ -315,21 +315,25 @@ def test_the_kernel_draws_the_numbers_of_the_stream(count: int, first: int) -> N
 
 
 @on_gpu
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("limited", [False, True])
-def test_the_kernel_updates_as_the_plain_form(limited: bool) -> None:
+def test_the_kernel_updates_as_the_plain_form(limited: bool, own: bool) -> None:
     from numerate.train.networks.cuda_adam import update_
 
     torch.manual_seed(0)
     limits = (torch.full((96,), -0.1).cuda(), torch.full((96,), 0.2).cuda()) if limited else None
     plain = adam.State.start(torch.randn(4, 96).cuda())
     plain.frozen[2] = True
+    betas = torch.tensor([0.9, 0.999]).cuda()
+    rate = torch.full((4, 1), 0.01).cuda()
+    if own:  # settings for each number
+        betas, rate = betas.unsqueeze(-1) * torch.linspace(0.5, 1, 96).cuda(), 0.02 * torch.rand(4, 96).cuda()
     kernel = adam.State(*(value.clone() for value in vars(plain).values()))
     for step in range(5):
         gradient = torch.randn(4, 96).cuda()
         gradient[1, 7] = torch.inf if step == 3 else 0.0
         rest = (
-            gradient, torch.tensor(step).cuda(), torch.full((4, 1), 0.01).cuda(),
-            torch.tensor([1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1)]).cuda(), Adam(), limits,
+            gradient, torch.tensor(step).cuda(), rate, 1 - betas ** (step + 1), Adam(), limits, betas if own else None,
         )  # fmt: skip
         adam.update_(plain, *rest)
         update_(kernel, *rest)

@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -42,10 +43,10 @@ from numerate.units import MLP, NMU, Ramp
 LOOPS = ["eager", "stacked", pytest.param("emitted", marks=pytest.mark.skipif(not native.available(), reason="no g++"))]
 Lr = torch.optim.lr_scheduler
 SMALL = partial(MLP, hidden=(3,))
-SIZES = {"steps": 60, "evaluate_every": 20, "evaluation_size": 64, "batch": 16}
+SIZES: dict[str, Any] = {"steps": 60, "evaluate_every": 20, "evaluation_size": 64, "batch": 16}
 
 
-def training(model=SMALL, seeds=(0, 1), **settings) -> Training:
+def training(model: Any = SMALL, seeds=(0, 1), **settings: Any) -> Training:
     return Training(model, SingleModule("mul"), seeds, **(SIZES | settings))
 
 
@@ -167,12 +168,12 @@ def test_names_that_fit_no_parameter_or_one_twice_are_refused(tmp_path, paramete
     [
         (lambda: Settings(rate=0.0), "rate must be a number above 0"),
         (lambda: Settings(beta2=1.0), "beta2 must be a number from 0 to below 1"),
-        (lambda: Adam(parameters={"gate": 1e-2}), "parameters must map names of parameters to Settings"),
-        (lambda: Adam(parameters=3), "parameters must map names of parameters to Settings"),
+        (lambda: Adam(parameters=cast(Any, {"gate": 1e-2})), "parameters must map names of parameters to Settings"),
+        (lambda: Adam(parameters=cast(Any, 3)), "parameters must map names of parameters to Settings"),
         (lambda: Cosine(0), "steps must be a whole number above 0, got 0"),
         (lambda: Linear(10, end=-1.0), "end must be a number of 0 or more"),
         (lambda: Steps((-1,)), "at must be whole numbers of 0 or more"),
-        (lambda: Warmup(10, 3), "then must be a schedule or None"),
+        (lambda: Warmup(10, cast(Any, 3)), "then must be a schedule or None"),
         (lambda: training(schedule=0.1), "schedule must be a function of the steps' numbers or None, got 0.1"),
         (lambda: Plateau(window=1), "window must be a whole number of 2 or more"),
         (lambda: Plateau(improvement=1.0), "improvement must be a number from 0 to below 1"),
@@ -261,7 +262,7 @@ def cut_before(step, proceed):
 
 
 def l2(model):
-    return sum(p.square().sum() for p in model.parameters())
+    return torch.stack([p.square().sum() for p in model.parameters()]).sum()
 
 
 # ---------------------------------------------------------------- several starts

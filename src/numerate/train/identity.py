@@ -67,7 +67,7 @@ def described_fields(value: Any, within: tuple[Any, ...] = (), without: Sequence
     }
 
 
-def is_described(kind: type, names: Collection[str]) -> bool:
+def is_described(kind: Any, names: Collection[str]) -> bool:
     """Whether :func:`described_fields` of a dataclass has these names: all fields, but maybe not the added ones."""
     every = {f.name: "added" in f.metadata for f in fields(kind)}
     return all(name in every for name in names) and all(name in names or added for name, added in every.items())

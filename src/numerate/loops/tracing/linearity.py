@@ -65,7 +65,7 @@ def _is_zero(node: Node, zero: set[Node]) -> bool:
     if name in ("zeros", "zeros_like", "new_zeros"):
         return True
     if name in ("full", "full_like", "scalar_tensor"):
-        return node.args[0 if name == "scalar_tensor" else 1] == 0
+        return node.args[0 if name == "scalar_tensor" else 1] in (0, 0.0, False)
     return name in ("expand", "view", "reshape", "unsqueeze", "_to_copy", "clone") and node.args[0] in zero
 
 

@@ -63,7 +63,7 @@ def training_step(step: Step) -> Traced:
             _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
-        _, backward = vjp(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum(), parameters)
+        backward = vjp(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum(), parameters)[1]
         gradients = {name: g / values["divisor"] for name, g in backward(values["first_gradient"])[0].items()}
         row = values.get("table", torch.zeros(0))
         scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))

@@ -85,7 +85,7 @@ class Stack:
         self.rate = torch.tensor(rates, device=self.device)[:, self.columns]
         betas = [self.training.optimiser.betas, *(group.betas for group in groups[0])]
         self.betas = torch.tensor(betas, dtype=torch.float64).T
-        self.adam = partial(update_, betas=self.betas.float().to(self.device)[:, self.columns])
+        self.adam = partial(self.adam, betas=self.betas.float().to(self.device)[:, self.columns])
 
     def _make_tables(self) -> None:
         """What the updates of a chunk look up by their place in it; written by the host, read by the graph."""
