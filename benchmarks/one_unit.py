@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import nn
 
 from numerate.experiments.models import two_layers
 from numerate.results import Row, Store
@@ -27,7 +29,7 @@ from numerate.tasks import (
     random_ranges,
 )
 from numerate.tasks.task import Task
-from numerate.train import Adam, Penalty, Plateau, Training, train
+from numerate.train import Adam, Penalty, Plateau, Settings, Training, train
 from numerate.units import NATU, NAU, Ramp, penalty
 
 OPERATIONS = ("add", "sub", "mul", "div")
@@ -72,6 +74,29 @@ def twice(task: Task, seeds: tuple[int, ...], steps: int = 50_000, starts: int =
     return Training(model, task, seeds, Adam(1e-2), **settings)
 
 
+def given(inputs: int, outputs: int, *, formula: str) -> nn.Sequential:
+    """Two layers of NATU whose gates, and the weights of the second, are those of the formula."""
+    hidden, top = COMPOSED[formula]
+    model = nn.Sequential(NATU(inputs, 2), NATU(2, outputs))
+    second = torch.tensor([[1.0, -1.0 if top in ("sub", "div") else 1.0]])
+    with torch.no_grad():
+        for name in ("sum_weight", "power_weight"):
+            model[0].get_parameter(name).uniform_(-0.5, 0.5)
+            model[1].get_parameter(name).copy_(second)
+        model[0].get_parameter("gate").fill_(float(hidden != "product"))
+        model[1].get_parameter("gate").fill_(float(top in ("add", "sub")))
+    return model
+
+
+def hidden_alone(task: Task, seeds: tuple[int, ...], steps: int = 4000) -> Training:
+    """Only the hidden weights are learnt."""
+    assert isinstance(task, Composed)
+    still = Settings(rate=1e-9)
+    optimiser = Adam(1e-2, parameters={"1.*": still, "0.gate": still})
+    model = partial(given, formula=task.formula)
+    return Training(model, task, seeds, optimiser, steps=steps, evaluate_every=100, evaluation_size=2000)
+
+
 def primer(inputs: int) -> list[Task]:
     return [SingleModule(name, *spans, inputs) for name in OPERATIONS for spans in PRIMER_RANGES.items()]
 
@@ -102,6 +127,7 @@ GROUPS = (
         for inputs in (2, 10, 100)
     ),
     Group("zoo, behind an NAU, 10 inputs", 100, lambda: [Arithmetic(o, inputs=10) for o in OPERATIONS], behind_sums),
+    Group("hidden layer of NATU, the rest given", 95, composed, hidden_alone),
     Group("two layers of NATU", 95, composed, twice),
     Group("two layers of NATU, best of 8 starts", 95, composed, partial(twice, starts=8), 0.2),
 )

@@ -5,6 +5,7 @@ the seed for development). ``--picture FILE`` draws the table.
 """
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -17,16 +18,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import numerate.units.natu as parts
 from numerate.results import Store
 from numerate.results.outcome import judge
-from numerate.tasks import AnyRange, random_ranges
+from numerate.tasks import AnyRange, LabelNoise, random_ranges
 from numerate.tasks.any_range import DEVELOPMENT
+from numerate.tasks.task import Task
 from numerate.train import Adam, Training, train
 from numerate.units import NATU
 
+parts = importlib.import_module("numerate.units.natu")  # the package has a function of that name
 OPERATIONS = {"add": "+", "sub": "−", "mul": "×", "div": "÷"}
 INPUTS = (2, 10)
+NOISY = "all, 10 inputs, noise"
+HARD = {
+    "× 2 inputs, [-2.2, -1.9)": AnyRange("mul", (-2.2, -1.9), (-6.6, -2.2)),
+    "× 10 inputs, [-2e-5, 2e-4)": AnyRange("mul", (-2e-5, 2e-4), ((-6e-4, -2e-4), (2e-4, 6e-4)), 10),
+}
+"""Where a + b is nearly -a b; and where products are lost beside a 1."""
+CELLS = [*(f"{sign} {inputs} inputs" for inputs in INPUTS for sign in OPERATIONS.values()), NOISY, *HARD]
 
 
 def plain_slopes(error: Tensor, x: Tensor, share: Tensor) -> Tensor:
@@ -64,27 +73,29 @@ VARIANTS: Mapping[str, Callable[[], None]] = {
 }
 
 
+def drawn(ranges: int) -> list[AnyRange]:
+    return [
+        AnyRange(operation, *spans, inputs)
+        for inputs in INPUTS
+        for operation in OPERATIONS
+        for spans in random_ranges(ranges, DEVELOPMENT)
+    ]
+
+
+def training(task: Task, cell: str, seeds: int) -> Training:
+    settings = {"steps": 2000, "evaluate_every": 100, "evaluation_size": 1000, "labels": {"cell": cell}}
+    return Training(NATU, task, tuple(range(seeds)), Adam(1e-2), **settings)
+
+
 def rates(variant: str, ranges: int, seeds: int) -> dict[str, list[int]]:
     """Operation and number of inputs -> solved runs, and all of them."""
     VARIANTS[variant]()
     found: dict[str, list[int]] = {}
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "runs.sqlite") as store:
-        for inputs in INPUTS:
-            work = [
-                Training(
-                    NATU,
-                    AnyRange(operation, *spans, inputs),
-                    tuple(range(seeds)),
-                    Adam(1e-2),
-                    steps=2000,
-                    evaluate_every=100,
-                    evaluation_size=1000,
-                    labels={"cell": f"{sign} {inputs}"},
-                )
-                for operation, sign in OPERATIONS.items()
-                for spans in random_ranges(ranges, DEVELOPMENT)
-            ]
-            train(work, store, threads=torch.get_num_threads())
+        work = [training(task, f"{OPERATIONS[task.operation]} {task.inputs} inputs", seeds) for task in drawn(ranges)]
+        work += [training(LabelNoise(task), NOISY, seeds) for task in drawn(ranges) if task.inputs == INPUTS[-1]]
+        work += [training(task, name, 16) for name, task in HARD.items()]
+        train(work, store, threads=torch.get_num_threads())
         for row in store.rows():
             counts = found.setdefault(str(row.labels["cell"]), [0, 0])
             counts[0] += judge(row).solved
@@ -109,18 +120,18 @@ def draw(table: Mapping[str, Mapping[str, list[int]]], file: Path) -> None:
 
     from numerate.report.figures import RATES, style
 
-    cells = [f"{sign} {inputs}" for inputs in INPUTS for sign in OPERATIONS.values()]
-    shares = [[found[cell][0] / found[cell][1] for cell in cells] for found in table.values()]
+    shares = [[found[cell][0] / found[cell][1] for cell in CELLS] for found in table.values()]
     with style():
-        fig = Figure(figsize=(7.4, 0.6 + 0.36 * len(table)), layout="constrained")
+        fig = Figure(figsize=(9.4, 0.6 + 0.36 * len(table)), layout="constrained")
         ax = fig.subplots()
         ax.imshow(shares, cmap=RATES, vmin=0, vmax=1, aspect="auto")
         for line, row in enumerate(shares):
             for column, share in enumerate(row):
                 colour = "white" if share > 0.6 else "black"
                 ax.text(column, line, f"{100 * share:.0f}", ha="center", va="center", fontsize=8, color=colour)
-        names = [cell.replace(" ", ", ") + " inputs" for cell in cells]
-        ax.set_xticks(range(len(cells)), [name.replace(", ", ",\n") for name in names], fontsize=7.5)
+        ax.set_xticks(
+            range(len(CELLS)), [cell.replace(", ", "\n").replace(" inputs", "\ninputs") for cell in CELLS], fontsize=7.5
+        )
         ax.set_yticks(range(len(table)), list(table))
         ax.grid(False)
         ax.spines[:].set_visible(False)
@@ -137,12 +148,11 @@ def main() -> None:
     if options.variant:
         print(json.dumps(rates(options.variant, options.ranges, options.seeds)))
         return
-    cells = [f"{sign} {inputs}" for inputs in INPUTS for sign in OPERATIONS.values()]
-    print(f"| success, % | {' | '.join(cell + ' inputs' for cell in cells)} |\n|{'---|' * (len(cells) + 1)}")
+    print(f"| success, % | {' | '.join(CELLS)} |\n|{'---|' * (len(CELLS) + 1)}")
     table: dict[str, dict[str, list[int]]] = {}
     for variant in VARIANTS:
         table[variant] = found = measured(variant, options.ranges, options.seeds)
-        print(f"| {variant} | {' | '.join(f'{100 * found[c][0] / found[c][1]:.0f}' for c in cells)} |", flush=True)
+        print(f"| {variant} | {' | '.join(f'{100 * found[c][0] / found[c][1]:.0f}' for c in CELLS)} |", flush=True)
     if options.picture:
         draw(table, options.picture)
 

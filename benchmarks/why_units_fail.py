@@ -5,7 +5,7 @@ the loss that the unit is trained with:
 
 - first step: share of the weights that Adam's first step, the sign of the gradient, moves towards the solution;
 - barrier: share of the ranges on which the loss rises above that of the start, by 1 % or more, on the straight line to
-  the solution;
+  the solution; of positive ranges, and of those with negative numbers;
 - condition: median over the ranges of the ratio of the largest to the smallest curvature at the solution
   (Gauss–Newton); ∞ where some weights have no effect there.
 
@@ -64,6 +64,11 @@ class Way:
     right: list[bool]
     losses: np.ndarray
     condition: float
+    positive: bool
+
+    @property
+    def barrier(self) -> bool:
+        return bool((self.losses > 1.01 * self.losses[0]).any())
 
 
 def walked(case: Case, place: int, spans: tuple) -> Way:
@@ -93,7 +98,7 @@ def walked(case: Case, place: int, spans: tuple) -> Way:
     jacobian = jacrev(lambda chosen: value(end | chosen))({name: end[name] for name in case.solution})
     matrix = torch.cat([part.reshape(EXAMPLES, -1) for part in jacobian.values()], -1)
     singular = torch.linalg.svdvals(matrix / matrix.abs().max())
-    return Way(right, losses, float((singular[0] / singular[-1].clamp(min=1e-300)) ** 2))
+    return Way(right, losses, float((singular[0] / singular[-1].clamp(min=1e-300)) ** 2), bool((x > 0).all()))
 
 
 Residuals = Callable[[Mapping[str, Tensor]], Tensor]
@@ -137,7 +142,8 @@ def draw(found: Mapping[str, Sequence[Way]], file: str) -> None:
             ax.fill_between(shares, low, high, color=RATES(0.3), lw=0)
             ax.plot(shares, middle, color=RATES(0.85))
             ax.axhline(1, color="0.5", lw=0.7, ls="--")
-            ax.set(title=name, yscale="log", ylim=(1e-4, 1e4))
+            ax.set(title=name, yscale="log", ylim=(1e-4, 10))
+            ax.set_yticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])
         for ax in axes[len(found) :]:
             ax.set_visible(False)
         fig.supxlabel("Share of the way from start to solution")
@@ -151,13 +157,14 @@ def main() -> None:
     parser.add_argument("--picture")
     options = parser.parse_args()
     found = table(options.ranges)
-    print("| unit, operation | first step right, % | barrier, % | condition |\n|---|---|---|---|")
+    titles = "first step right, % | barrier, positive ranges, % | barrier, others, % | condition"
+    print(f"| unit, operation | {titles} |\n|---|---|---|---|---|")
     for name, ways in found.items():
         right = 100 * np.mean([step for way in ways for step in way.right])
-        barrier = 100 * np.mean([bool((way.losses > 1.01 * way.losses[0]).any()) for way in ways])
+        barriers = [100 * np.mean([way.barrier for way in ways if way.positive is kind]) for kind in (True, False)]
         condition = np.median([way.condition for way in ways])
         shown = "∞" if condition > 1e15 else f"{condition:.2g}"
-        print(f"| {name} | {right:.0f} | {barrier:.0f} | {shown} |")
+        print(f"| {name} | {right:.0f} | {barriers[0]:.0f} | {barriers[1]:.0f} | {shown} |")
     if options.picture:
         draw(found, options.picture)
 

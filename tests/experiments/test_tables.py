@@ -318,7 +318,7 @@ def test_smoke_size_of_the_zoo_has_few_units_and_says_so(tmp_path):
     work = experiment.work(Options("smoke"))
     assert {t.labels["unit"] for t in work.trainings} == set(zoo.SMOKE_UNITS)
     page = experiment.show(work, unsolved_as_trained(Options("smoke")), tmp_path).page.read_text()
-    assert "4 units in place of 23" in page
+    assert "4 units in place of 24" in page
 
 
 def test_the_zoos_operations_share_their_loops():
