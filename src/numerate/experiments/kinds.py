@@ -4,6 +4,8 @@ from functools import cache
 
 from numerate.experiments.models import sequence_model, two_layers
 from numerate.experiments.nalu2018.models import recurrent
+from numerate.experiments.nalu2018.program_evaluation import last_number
+from numerate.experiments.nalu2018.word_models import FactorAndTerm, number_reader
 from numerate.experiments.nau2020.digit_models import digit_network
 from numerate.experiments.primer2022.deciding import Branch, Fold, Relax, Tally
 from numerate.experiments.ur2020.images import regularised_model
@@ -13,7 +15,7 @@ from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
     two_layers, sequence_model, recurrent, digit_network, Branch, Fold, Relax, Tally, saturated_model,
-    regularised_model, word_model,
+    regularised_model, word_model, number_reader, FactorAndTerm, last_number,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 

@@ -12,8 +12,10 @@ from numerate.tasks.identity import Identity
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.logic import Logic
 from numerate.tasks.match import Match
+from numerate.tasks.number_words import NumberWords
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
+from numerate.tasks.program_evaluation import ProgramEvaluation
 from numerate.tasks.programs import Programs
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
@@ -45,8 +47,10 @@ __all__ = [
     "Logic",
     "Match",
     "Minimum",
+    "NumberWords",
     "PermutedPixels",
     "Piecewise",
+    "ProgramEvaluation",
     "Programs",
     "RecurrentArithmetic",
     "Relaxation",

@@ -6,13 +6,14 @@
 from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
 from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
-from numerate.train.networks.specification import NetworkTraining, Stop
+from numerate.train.networks.specification import Cosine, NetworkTraining, Stop
 from numerate.train.specification import Adam, Penalty, Restart, Training
 from numerate.train.trainer import Progress, train
 
 __all__ = [
     "BACKENDS",
     "Adam",
+    "Cosine",
     "LeastSquaresResult",
     "LevenbergMarquardt",
     "NetworkTraining",

@@ -18,6 +18,7 @@ from torch import nn
 from numerate import recurrent, tasks, units
 from numerate.recurrent import Cell
 from numerate.train.identity import describe, stored_path
+from numerate.train.networks.specification import Cosine
 from numerate.train.specification import Adam, Penalty, Restart
 
 Described = Mapping[str, Any] | list[Any] | str | int | float | bool | None
@@ -55,7 +56,7 @@ def kinds() -> Kinds:
             *public(units, nn.Module),
             *public(recurrent, Cell, nn.Module),
             *(value for value in made_tasks if hasattr(value, "__dataclass_fields__")),
-            *(Adam, Penalty, Restart),
+            *(Adam, Cosine, Penalty, Restart),
             *(units.penalty, units.l1, units.r_z_sum, units.r_z_product),
             *(units.After, units.Constant, units.Growth, units.Ramp, units.Saturating),
         ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from numerate.tasks.batches import BatchTask
@@ -29,6 +30,16 @@ class Stop:
     def __post_init__(self) -> None:
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1, got {self.patience}")
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """A rate that falls to 0: the factor ½ (1 + cos(π t / steps)) at update t."""
+
+    steps: int
+
+    def __call__(self, step: Tensor) -> Tensor:
+        return 0.5 * (1 + torch.cos(torch.pi * (step / self.steps).clamp(max=1)))
 
 
 @dataclass(frozen=True)
