@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import sequence_model
+from numerate.experiments.nalu2018.models import OwnCell
 from numerate.experiments.pages import picture_page
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
@@ -95,13 +96,18 @@ def recipes(figure: Figure) -> dict[str, Recipe]:
     known = {"LSTM": network(LSTM), "UGRNN": network(UGRNN), "DNC": network(DNC)}
     known["NALU"] = Recipe(partial(last_number, layer=nalu))
     if figure.kind == "addition":
-        known["NAU"] = Recipe(own_cell(NAU))
+        known["NAU"] = Recipe(as_cell(NAU))
     return known
 
 
-def own_cell(unit: Any) -> partial[LastNumber]:
+def as_cell(unit: Any) -> partial[LastNumber]:
     """A unit as the cell, on a step's inputs and its own last output, the answer."""
     return partial(last_number, layer=partial(UnitRNN, hidden_size=1, unit=unit))
+
+
+def users_cell(inputs: int, *, unit: Any) -> Recurrent:
+    """The same with a user's unit, made of (inputs, outputs) alone."""
+    return Recurrent(OwnCell(inputs, 1, unit))
 
 
 def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
@@ -112,7 +118,7 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
             options.units,
             recipes(figure),
             default=("LSTM", "NALU") if smoke else None,
-            placed=lambda own: replace(own, model=own_cell(own.model)),
+            placed=lambda own: replace(own, model=partial(last_number, layer=partial(users_cell, unit=own.model))),
         )
         return [
             NetworkTraining(
