@@ -465,12 +465,12 @@ DELETING = """
 import shutil, sys
 from numerate import cli
 from numerate.train import trainer
-group = trainer._Group
+group = trainer.Group
 class Deleting(group):
     def _rows(self, seconds):
         shutil.rmtree("results", ignore_errors=True)
         return super()._rows(seconds)
-trainer._Group = Deleting
+trainer.Group = Deleting
 cli.main()
 """
 

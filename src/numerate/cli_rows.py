@@ -1,6 +1,7 @@
 """``numerate rows``: finished runs, listed, moved between machines, rescued, or handed to other programs."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -49,24 +50,47 @@ def rows_tensorboard(
 def rows_export(
     path: Annotated[Path, typer.Argument(help="Results file to write or add to.")],
     experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Take the state of partly trained runs along; they go on elsewhere.")
+    ] = False,
+    shard_size: Annotated[
+        float | None, typer.Option("--shard-size", help="Cut the file into shards of at most so many MiB, such as 15.")
+    ] = None,
+    shards: Annotated[int, typer.Option(help="With --shard-size: at most so many.")] = 8,
     out: Out = Path("results"),
 ) -> None:
     """Copy finished runs into a file that can be carried to another machine."""
     from numerate.results import Store
+    from numerate.results.shards import MIB, cut
 
+    if shard_size is not None and path.exists():
+        raise ValueError(f"{path} exists; shards are cut from a new file")
     with Store(out / "results.sqlite", readonly=True) as store:
-        terminal.echo(f"{path}: {store.export(path, experiment)}")
+        terminal.echo(f"{path}: {store.export(path, experiment, unfinished=unfinished)}")
+    if shard_size is not None:
+        for shard in cut(path, int(shard_size * MIB), shards):
+            terminal.echo(f"{shard}: {shard.stat().st_size / MIB:.1f} MiB")
 
 
 @app.command("import")
 def rows_import(
-    path: Annotated[Path, typer.Argument(help="Results file to read.")], out: Out = Path("results")
+    paths: Annotated[list[Path], typer.Argument(help="Results files to read, or all shards of one.")],
+    out: Out = Path("results"),
 ) -> None:
-    """Add the finished runs of another results file to this one; runs already there are left as they are."""
+    """Add the runs of other results files to this one; runs already there are left as they are."""
     from numerate.results import Store
+    from numerate.results.shards import join, read_header
 
-    with Store(path, readonly=True), Store(out / "results.sqlite") as store:  # no store is made for what is not there
-        terminal.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
+    if any(path.is_file() and read_header(path) for path in paths):
+        with TemporaryDirectory() as folder:
+            join(paths, Path(folder) / "joined.sqlite")
+            return rows_import([Path(folder) / "joined.sqlite"], out)
+    for path in paths:
+        with Store(path, readonly=True):  # no store is made for what is not there
+            pass
+    with Store(out / "results.sqlite") as store:
+        for path in paths:
+            terminal.echo(f"{out / 'results.sqlite'}: {store.import_(path)}")
 
 
 @app.command("rescue")

@@ -54,7 +54,7 @@ def test_a_run_is_judged_on_every_length_size_and_graph(tmp_path: Path) -> None:
     }
     assert all(0 <= (cell.measured.ours["accuracy"].value or 0.0) <= 1 for cell in counted.cells)
     work, rows = short_runs("shortest-path", tmp_path)
-    paths = shortest_path.compare(shortest_path.judged(work, rows))
+    paths = shortest_path.compare(shortest_path.judged(work, rows), work.options)
     assert {(cell.panel, cell.x) for cell in paths.cells} == {("to 10", 5.0), ("to 100", 5.0)}
 
 
@@ -110,7 +110,7 @@ def test_the_saturation_point_is_where_more_units_make_no_difference() -> None:
         for t in trainings
         for seed in t.seeds
     ]
-    first, point, *_ = logic.claims(rows, logic.compare(rows, Options("quick")))
+    first, point, *_ = logic.claims(logic.compare(rows, Options("quick")))
     assert first.holds is True
     assert point.holds is True
     assert "from 8 hidden units on" in point.ours
@@ -119,7 +119,7 @@ def test_the_saturation_point_is_where_more_units_make_no_difference() -> None:
 def test_nothing_is_said_of_redundancy_that_was_not_run() -> None:
     trainings = compare.trainings(Options("smoke"))
     rows = [Row("", t.description(), 0, t.labels, scores=solved(0, 1.0) | {"snapped_test": 0.0}) for t in trainings]
-    assert compare.claims(compare.compared_rows(rows, Options("smoke"))) == []
+    assert compare.claims(compare.compare(rows, Options("smoke"))) == []
 
 
 def test_weights_of_another_model_are_refused() -> None:

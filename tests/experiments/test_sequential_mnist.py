@@ -17,6 +17,7 @@ from numerate.experiments.nau2020 import sequential_mnist
 from numerate.experiments.nau2020.digit_models import DigitNetwork, r_z_of_product, r_z_of_sum
 from numerate.stats import upper_mean
 from numerate.tasks import DigitSequences
+from numerate.tasks.batches import Batch
 from numerate.units import NAU, NMU
 
 
@@ -44,7 +45,11 @@ def test_targets_are_those_of_the_digits_in_the_images(digits: None, operation: 
     assert torch.equal(batch.y[..., 0], expected)
     assert batch.x.shape == (3, 5, 784)
     assert (shown > 0).all() or operation == "sum"
-    assert [task.evaluation("test", k, data).y.shape[:2] for k in range(2)] == [(3, 20), (2, 30)]
+    held_out = task.evaluation("test", 0, data)
+    shown = ((held_out.x[:, 0] * 0.3081 + 0.1307) * 255).round()
+    first = shown[:3].cumprod(0) if operation == "product" else shown[:3].cumsum(0)
+    assert torch.equal(held_out.y[:60, 0].view(3, 20)[:, 0], first)
+    assert held_out.y.shape == (120, 1)
 
 
 def test_which_images_follow_each_other_is_fixed_for_a_run(digits: None) -> None:
@@ -64,6 +69,20 @@ def test_an_exact_cell_gathers_what_is_read() -> None:
     torch.nn.init.ones_(unit.cell.weight)
     unit.reader.load_state_dict(network.reader.state_dict())
     torch.testing.assert_close(unit(x), network(x))
+
+
+@pytest.mark.parametrize("cell", [NMU, None, "product"], ids=["NMU", "LSTM", "exact"])
+@torch.no_grad()
+def test_sequences_of_all_lengths_at_once_are_those_of_each_length(cell: Any) -> None:
+    images = torch.randn(7, 784)
+    network = DigitNetwork(cell, initial=1.0, lengths=(2, 1, 5)).eval()
+    each = [images[: n * k].view(n, k, 784).transpose(0, 1) for n, k in ((3, 2), (7, 1), (1, 5))]
+    expected = torch.cat([network(x).flatten(0, 1) for x in each])
+    torch.testing.assert_close(network(images), expected)
+    task = DigitSequences("product", length=2, test_lengths=(1, 5))
+    measures = task.measures(expected, Batch(images, torch.zeros_like(expected)))
+    sums = [torch.stack(((network(x) ** 2).sum(), torch.tensor(float(x[..., 0].numel())))) for x in each]
+    torch.testing.assert_close([measures[name] for name in ("error", "length_1", "length_5")], sums)
 
 
 def test_r_z_is_that_of_the_means_of_the_cells_inputs() -> None:
@@ -93,7 +112,7 @@ def test_figure4_runs_and_shows_success_by_length(digits: None, tmp_path: Path) 
     assert "number that" in text or "number read" in text
     with running.Store(tmp_path / "results.sqlite", readonly=True) as store:
         rows = list(store.rows())
-    limits = sequential_mnist.thresholds([replace(r, labels={**r.labels}) for r in rows], "product")
+    limits = sequential_mnist.thresholds([replace(r, labels={**r.labels}) for r in rows])
     exact = [r.scores["best_test_length_4"] for r in rows if r.labels["unit"] == sequential_mnist.EXACT]
     assert set(limits) == {1, 2, 4}
     assert limits[4] == pytest.approx(upper_mean(np.array(exact)))

@@ -86,6 +86,7 @@ RELATED = [
 ]
 UNRELATED = [
     *("report/html.py", "report/__init__.py", "results/store.py", "stats/intervals.py", "cli.py", "train/trainer.py"),
+    "train/group.py",
     *("experiments/zoo.py", "experiments/nalu2018/recurrent.py", "published/lookup.py", "tasks/sir.py"),
 ]
 

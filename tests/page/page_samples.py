@@ -12,7 +12,7 @@ from numerate import published
 from numerate.experiments import Options, select
 from numerate.experiments.experiment import Size
 from numerate.results import Provenance, Row, Store, canonical
-from numerate.train import Training
+from numerate.train import NetworkTraining, Training
 
 HOSTILE = "<script>window.hit = 1</script>"
 HOSTILE_IMAGE = '"><img src=x onerror="window.hit = 2">'
@@ -106,3 +106,29 @@ def folder(path: Path, rows: Iterator[Row] | Sequence[Row]) -> Path:
     with Store(path / "results.sqlite") as store:
         store.add(rows)
     return path
+
+
+MEASURES = ("accuracy", "loss", "answers", "prize", "reward", *(f"length_{n}" for n in range(1, 21)))
+"""What a task of networks may measure beside its error; a run here has all of them."""
+
+
+def untrained(training: Training | NetworkTraining, seed: int, experiment: str) -> Row:
+    """A row as a trainer writes it, with the weights that a run starts with and an error of 0.5 all along."""
+    config = training.description()
+    weights = {name: value.detach().numpy() for name, value in training.build(seed).state_dict().items()}
+    steps = np.linspace(0, training.steps, 5).astype(np.int64)
+    names = ["validation", "test", "sparsity"]
+    if isinstance(training, NetworkTraining):
+        names += ["train", "gradient_norm", "gradient_peak", *(f"{s}_{n}" for s in names[:2] for n in MEASURES)]
+    scores = {f"best_{name}": 0.5 for name in names if name.startswith(("validation", "test", "sparsity"))}
+    scores |= {"threshold": training.task.threshold(), "best_step": 0.0, "solved_at": float("nan"), "solved": 0.0}
+    return Row(
+        experiment,
+        config,
+        seed,
+        labels=training.labels,
+        curves={"steps": steps} | {name: np.full(5, 0.5, np.float32) for name in names},
+        scores=scores | {"parameters": float(sum(map(np.size, weights.values())))},
+        weights={"best": weights, "final": weights},
+        provenance=Provenance("stacked-cpu", {"numerate": "0.1.0"}, {"cores": 2}, {"seconds": 0.5}, "2026-01-01"),
+    )

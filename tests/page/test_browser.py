@@ -40,6 +40,16 @@ def test_start_has_every_experiment_with_picture_verdicts_and_progress(visit):
     assert page.get_by_text("numerate run nau2020/table6").is_visible()
 
 
+def test_a_picture_that_cannot_be_drawn_is_a_sentence(visit):
+    page = visit("/")
+    page.route("**/picture?*", lambda route: route.fulfill(content_type="image/svg+xml", body="nothing of the kind"))
+    page.reload()
+    card = page.locator(".card", has_text="Figure 10: shapes")
+    card.scroll_into_view_if_needed()
+    card.get_by_text("nothing to draw").wait_for()
+    assert card.locator("img").count() == 0
+
+
 def test_from_a_number_to_its_runs_to_one_of_them(visit):
     page = visit(TABLE)
     page.get_by_text("agree with the published").wait_for()

@@ -154,6 +154,12 @@ def test_a_picture_follows_the_theme_and_may_run_nothing(server):
     assert "prefers-color-scheme: dark" in svg
 
 
+@pytest.mark.parametrize("query", ["ur2020/table2&size=paper", "primer2022/table11&size=quick", "nothing", ""])
+def test_what_has_no_picture_is_said_at_once(server, query):
+    """An experiment without runs, one that is a comparison, and none."""
+    assert ask(server, f"/picture?experiment={query}")[0].status == 404
+
+
 def test_the_build_that_ships_is_of_this_source():
     web = Path(__file__).parents[2] / "web"
     names = [*(f"src/{path.name}" for path in sorted((web / "src").iterdir())), "package-lock.json"]

@@ -10,7 +10,26 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from numerate.loops.toolchain import native
-from numerate.recurrent import EURNN, GORU, GRU, JANET, LSTM, NRU, OLSTM, RNN, URLSTM, CellLayer
+from numerate.recurrent import (
+    EURNN,
+    GORU,
+    GRU,
+    JANET,
+    LMU,
+    LRU,
+    LSTM,
+    NRU,
+    OLSTM,
+    RNN,
+    S4D,
+    S5,
+    S6,
+    SLSTM,
+    URLSTM,
+    CellLayer,
+    MinGRU,
+    MinLSTM,
+)
 from numerate.recurrent.dispatch import choose, unroll
 from numerate.torch_internals import cudnn_rnn_precision, set_cudnn_rnn_precision
 
@@ -28,15 +47,28 @@ LAYERS: dict[str, Callable[[], CellLayer]] = {
     "GORU": lambda: GORU(SIZE, 16),
     "EURNN": lambda: EURNN(SIZE, 16),
     "RNN with layer norm": lambda: RNN(SIZE, 20, layer_norm=True),
+    "sLSTM": lambda: SLSTM(SIZE, 20),
+    "LMU": lambda: LMU(SIZE, 12, memory_size=6, theta=STEPS),
+    "minGRU": lambda: MinGRU(SIZE, 20),
+    "minLSTM": lambda: MinLSTM(SIZE, 20),
+    "LRU": lambda: LRU(SIZE, 12),
+    "S4D in two directions": lambda: S4D(SIZE, 5, state_size=6, bidirectional=True),
+    "S5": lambda: S5(SIZE, 12),
+    "S6": lambda: S6(SIZE, 20, state_size=3),
     "O-LSTM in two directions": lambda: OLSTM(SIZE, 16, bidirectional=True),
 }
 LARGE: dict[str, Callable[[], CellLayer]] = {  # in parts on a GPU, whose blocks wait for each other
     "UR-LSTM 300": lambda: URLSTM(SIZE, 300),
     "GORU 256": lambda: GORU(SIZE, 256),
     "NRU 200": lambda: NRU(SIZE, 200, memory_size=256, heads=4),
+    "S6 300": lambda: S6(SIZE, 300),
     "UR-LSTM beyond the registers": lambda: URLSTM(SIZE, 2000),
 }
-each_layer = pytest.mark.parametrize("name", LAYERS)
+SELDOM = ("sLSTM", "minLSTM", "LRU", "S5")
+"""Each has a loop to compile, which is made as that of another layer is."""
+each_layer = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SELDOM else []) for name in LAYERS]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +146,7 @@ def test_large_models_on_the_device(name: str, device: str) -> None:
 
 
 @devices
-@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm"])
+@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm", "minGRU"])
 def test_no_number_of_a_model_depends_on_the_others(name: str, device: str) -> None:
     """Models change places and one of them is NaN: the bits of the others stay."""
     layers, x = models(LAYERS[name], device), torch.randn(MODELS, STEPS, BATCH, SIZE, device=device)
@@ -129,7 +161,7 @@ def test_no_number_of_a_model_depends_on_the_others(name: str, device: str) -> N
 
 
 @devices
-@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm"])
+@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm", "minGRU"])
 def test_states_are_carried_and_evaluation_gives_the_same_bits(name: str, device: str) -> None:
     layers, x = models(LAYERS[name], device), torch.randn(MODELS, 2 * STEPS, BATCH, SIZE, device=device)
     parameters, _ = stack_module_state(layers)  # type: ignore[arg-type]
@@ -150,9 +182,10 @@ def test_states_are_carried_and_evaluation_gives_the_same_bits(name: str, device
 
 
 @devices
-def test_what_is_not_mapped_over_belongs_to_all_models(device: str) -> None:
+@pytest.mark.parametrize("name", ["GRU", "S6"])
+def test_what_is_not_mapped_over_belongs_to_all_models(name: str, device: str) -> None:
     """One layer for several inputs: its gradient is the sum of theirs."""
-    layer, x = models(LAYERS["GRU"], device, 1)[0], torch.randn(MODELS, STEPS, BATCH, SIZE, device=device)
+    layer, x = models(LAYERS[name], device, 1)[0], torch.randn(MODELS, STEPS, BATCH, SIZE, device=device)
     together = vmap(lambda x: layer(x)[0])(x)
     found = torch.autograd.grad(together.square().sum(), list(layer.parameters()))
     expected = torch.autograd.grad(
@@ -162,7 +195,7 @@ def test_what_is_not_mapped_over_belongs_to_all_models(device: str) -> None:
 
 
 @devices
-@pytest.mark.parametrize("name", ["UR-LSTM", "NRU"])
+@pytest.mark.parametrize("name", ["UR-LSTM", "NRU", "S4D in two directions", "S6"])
 def test_packed_sequences_of_models(name: str, device: str) -> None:
     layers, x = models(LAYERS[name], device), torch.randn(MODELS, STEPS, BATCH, SIZE, device=device)
     sequences = [pack_padded_sequence(one, torch.tensor([STEPS, 9, 8, 3, 1])) for one in x]
@@ -181,13 +214,14 @@ def test_packed_sequences_of_models(name: str, device: str) -> None:
 
 
 @devices
-def test_second_derivatives_of_models(device: str) -> None:
+@pytest.mark.parametrize("name", ["UR-LSTM", "minGRU"])
+def test_second_derivatives_of_models(name: str, device: str) -> None:
     def twice(parameters: dict[str, Tensor], run: Callable[[dict[str, Tensor]], Tensor]) -> list[Tensor]:
         values = list(parameters.values())
         gradient = torch.autograd.grad(run(parameters).square().sum(), values, create_graph=True)
         return list(torch.autograd.grad(sum((g.square().sum() for g in gradient), values[0].new_zeros(())), values))
 
-    layers = [layer.double() if device == "cpu" else layer for layer in models(LAYERS["UR-LSTM"], device, 2)]
+    layers = [layer.double() if device == "cpu" else layer for layer in models(LAYERS[name], device, 2)]
     x = torch.randn(2, STEPS, BATCH, SIZE, device=device, dtype=next(layers[0].parameters()).dtype)
     parameters, _ = stack_module_state(layers)  # type: ignore[arg-type]
     found = twice(parameters, lambda p: vmap(lambda p, x: functional_call(layers[0], p, (x,))[0])(p, x))
@@ -198,7 +232,7 @@ def test_second_derivatives_of_models(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", [on_gpu])
-@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm"])
+@pytest.mark.parametrize("name", ["LSTM", "NRU", "RNN with layer norm", "LMU", "minGRU", "S6"])
 def test_an_update_is_one_graph(name: str, device: str) -> None:
     """Forward and backward under vmap in a CUDA graph, replayed with other inputs."""
     layers, x = models(LAYERS[name], device), torch.randn(MODELS, STEPS, BATCH, SIZE, device=device)

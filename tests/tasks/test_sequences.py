@@ -10,7 +10,17 @@ from torch.func import vmap
 
 from numerate.data import mnist, ptb
 from numerate.streams import Domain, uniform
-from numerate.tasks import Adding, Characters, Copying, CopyLast, Denoising, PermutedPixels, VariableCopying
+from numerate.tasks import (
+    Adding,
+    Characters,
+    Copying,
+    CopyLast,
+    Counting,
+    Denoising,
+    PermutedPixels,
+    SelectiveCopying,
+    VariableCopying,
+)
 from numerate.tasks.batches import Batch
 from numerate.tasks.pixels import PERMUTATIONS, bit_reversal
 
@@ -24,6 +34,8 @@ TASKS = [
     Denoising(13, 3, random_labels=True),
     CopyLast(25, 3),
     Adding(9, 3),
+    SelectiveCopying(9, 3, 5, batch_size=3),
+    Counting(3, 5, 7, batch_size=4),
 ]
 
 
@@ -110,6 +122,35 @@ def test_variable_lags_put_the_marker_before_the_recalled_symbols():
         others = [t for t in range(40) if not marker < t < marker + 11]
         assert (y[others] == BLANK).all()
     assert lags == set(range(1, 21))
+
+
+def test_selective_copying_asks_for_the_symbols_in_their_order():
+    task = SelectiveCopying(30, 4, 6, batch_size=50)
+    batch = training_batch(task)
+    x = batch.x.argmax(-1)
+    assert batch.x.shape == (34, 50, 8)
+    assert (x[30:] == 7).all()
+    for row in range(50):
+        assert [symbol for symbol in x[:30, row].tolist() if symbol < 6] == batch.y[:, row].tolist()
+    right = torch.zeros(34, 50, 6)
+    right[30:] = 9 * torch.nn.functional.one_hot(batch.y, 6)
+    assert task.measures(right, batch)["error"].tolist() == [0, 200]
+    guess = task.measures(torch.zeros(34, 50, 6), batch)
+    assert (guess["loss"][0] / guess["loss"][1]).item() == pytest.approx(math.log(6))
+
+
+@pytest.mark.parametrize("modulus", [2, 5])
+def test_counting_tells_the_number_of_ones_so_far_and_is_tested_on_longer_sequences(modulus):
+    task = Counting(modulus, 11, 40, batch_size=3)
+    for batch, steps in ((training_batch(task), 11), (task.evaluation("test", 0, {}), 40)):
+        bits = batch.x.argmax(-1)
+        assert batch.x.shape == (steps, 3, 2)
+        for row in range(3):
+            assert batch.y[:, row].tolist() == [sum(bits[: t + 1, row].tolist()) % modulus for t in range(steps)]
+    wrong = torch.nn.functional.one_hot((batch.y + 1) % modulus, modulus).float()
+    assert task.measures(wrong, batch)["error"].tolist() == [120, 120]
+    with pytest.raises(ValueError, match="tested must be at least the length of training, 11, got 4"):
+        Counting(modulus, 11, 4)
 
 
 def test_denoising_hides_ten_symbols_in_order():

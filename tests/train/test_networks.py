@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from numerate.recurrent import LSTM
 from numerate.results import Row, Store
 from numerate.results.outcome import judge
+from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
-from numerate.train.networks import adam
+from numerate.train.networks import adam, group
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import Stack
@@ -144,6 +145,16 @@ def test_a_run_is_that_of_plain_torch(tmp_path: Path, carries: bool) -> None:
         np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
 
 
+def test_weights_are_stored_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    given = training(seeds=(3,))
+    without = replace(given, keeps_weights=False)
+    assert without.run_keys() == given.run_keys()  # what is stored is not what a run is
+    (full,), (bare,) = (trained(tmp_path / name, one).values() for name, one in (("full", given), ("bare", without)))
+    assert set(full.weights) == {"final", "best"}
+    assert not bare.weights
+    assert bare.scores["best_test"] == full.scores["best_test"]
+
+
 @pytest.mark.parametrize("carries", [False, True])
 def test_stacked_runs_are_those_of_single_ones(carries: bool) -> None:
     given = training(model=partial(Reader, carries=carries, dropout=0.3), task=Sums(carries=carries))
@@ -187,6 +198,24 @@ def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
         parts = {row.key: row for row in store.rows()}
     assert 1 < calls < 9
     assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+
+
+def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None:
+    given = training(steps=40)
+    with Store(tmp_path / "here.sqlite") as store:
+        assert not train([given], store, seconds=1e-3)
+        store.export(tmp_path / "portion.sqlite", unfinished=True)
+    shards = cut(tmp_path / "portion.sqlite", size=20_000, most=50)
+    join(shards, tmp_path / "joined.sqlite")
+    with Store(tmp_path / "there.sqlite") as store:
+        store.import_(tmp_path / "joined.sqlite")
+        (name,) = store.checkpoints()
+        state = store.load_checkpoint(name)
+        assert state
+        assert 0 < state.meta["step"] < 40
+        assert train([given], store)
+        digests = {row.key: row.digest for row in store.rows()}
+    assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
 
 
 def test_a_diverging_run_is_a_result_and_leaves_its_neighbours_alone(tmp_path: Path) -> None:
@@ -333,6 +362,31 @@ def test_a_run_on_a_gpu_does_not_depend_on_its_neighbours(tmp_path: Path) -> Non
     many = by_seed(tmp_path / "many", given, "cuda")
     alone = by_seed(tmp_path / "alone", replace(given, seeds=(2,)), "cuda")
     assert alone[2].digest == many[2].digest
+
+
+@on_gpu
+def test_a_stack_of_several_rates_gives_the_runs_of_each_alone(tmp_path: Path) -> None:
+    many = [training(model=Reader, task=Sums(), seeds=(2 * k, 2 * k + 1), optimiser=Adam(10.0**-k)) for k in (2, 3)]
+    with Store(tmp_path / "many.sqlite") as store:
+        train(many, store, device="cuda")
+        together = {row.seed: row for row in store.rows()}
+    for given in many:
+        for seed, row in by_seed(tmp_path / str(given.seeds[0]), given, "cuda").items():
+            assert row.digest == together[seed].digest
+
+
+def test_rates_share_a_stack_where_their_seeds_do_not_meet() -> None:
+    def keys(*seeds: tuple[int, ...]) -> dict[Any, NetworkRun]:
+        given = [training(seeds=some, optimiser=Adam(10.0**-k)) for k, some in enumerate(seeds, 2)]
+        return {key: NetworkRun(one, key.seed) for one in given for key in one.run_keys()}
+
+    def found(*seeds: tuple[int, ...]) -> list[list[int]]:
+        return [[key.seed for key in stack] for stack in group.stacks(keys(*seeds), 16)]
+
+    assert found((0, 1, 2), (3, 4, 5), (6, 7, 20)) == [[0, 1, 2, 3, 4, 5, 6, 7], [20]]
+    assert found((0, 1), (0, 1)) == [[0, 1], [0, 1]]
+    later = {key: run for key, run in keys((0, 1), (1, 2), (1,)).items() if key.seed != 0}
+    assert [[key.seed for key in stack] for stack in group.stacks(later, 4)] == [[1, 2], [1], [1]]
 
 
 @on_gpu

@@ -16,7 +16,7 @@ from torch import nn
 from numerate.loops.toolchain import native
 from numerate.results import Store
 from numerate.tasks import SingleModule
-from numerate.train import Adam, Penalty, Restart, Training, backends, stack, train, trainer
+from numerate.train import Adam, Penalty, Restart, Training, backends, group, stack, train
 from numerate.units import (
     INALU,
     NALU,
@@ -102,7 +102,7 @@ def test_a_library_that_cannot_be_loaded_leaves_the_stacked_loop(tmp_path, monke
 
 def test_without_a_compiler_all_is_trained_stacked_with_one_notice(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(trainer, "_loops", {})
+    monkeypatch.setattr(group, "_loops", {})
     monkeypatch.setattr(backends, "_told", set())
     for cached in ("_philox", "draws"):
         monkeypatch.setattr(native, cached, getattr(native, cached).__wrapped__)

@@ -5,7 +5,7 @@ export type Params = Record<string, string | number | undefined>;
 export interface Estimate { value: number | null; low: number | null; high: number | null; text: string; brief: string; shade: number | null }
 export interface Values { ours: Estimate | null; again?: Estimate | null; published?: Estimate | null }
 export interface Cell {
-  panel: string; series: string; x: string; where: Where; own: boolean; runs: number; solved: number | null;
+  panel: string; series: string; x: string; where: Where; stored?: boolean; own: boolean; runs: number; solved: number | null;
   diverged: number; values: Record<string, Values>; verdict: string; q?: string; note: string;
 }
 export interface Metric {
@@ -59,6 +59,9 @@ export const inkOn = (at: number) => (at < 0.66 ? "#1b1f25" : "#fefeff");
 /** From -1 through 0 to 1. */
 export const balance = (at: number) => blend(BALANCE, (at + 1) / 2);
 export const inkOnBalance = (at: number) => (Math.abs(at) > 0.45 ? "#fefeff" : "#1b1f25");
+
+/** 1 run, 2 runs */
+export const runs = (count: number) => `${count.toLocaleString("en")} ${count === 1 ? "run" : "runs"}`;
 
 /** 1 agrees, 2 agree */
 export const counted = (count: number, word: string) =>

@@ -20,9 +20,10 @@ from numerate.results import Key, Row, Store, unpack_rows
 from numerate.results.outcome import judge
 from numerate.train.backends import BACKENDS
 from numerate.train.networks.specification import NetworkTraining
+from numerate.train.progress import Progress
 from numerate.train.specification import Training
 from numerate.train.stack import shown_name
-from numerate.train.trainer import Progress, alike, claim, drop_finished
+from numerate.train.trainer import alike, claim, drop_finished
 
 log = logging.getLogger("numerate")
 BATCH = 64

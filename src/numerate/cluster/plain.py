@@ -26,7 +26,8 @@ def to_text(training: Training | NetworkTraining) -> str:
     """A configuration without its seeds. Raises ValueError if a worker could not make it of that."""
     described, name = training.description(), shown_name(training)
     try:
-        text = json.dumps({"description": described, "labels": dict(training.labels)})
+        stored = {"keeps_weights": training.keeps_weights} if isinstance(training, NetworkTraining) else {}
+        text = json.dumps({"description": described, "labels": dict(training.labels), "stored": stored})
         rebuilt = from_text(text)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} cannot be sent to workers: {error}") from error
@@ -44,7 +45,7 @@ def from_text(text: str, seeds: tuple[int, ...] = ()) -> Training | NetworkTrain
     described = sent["description"]
     settings = {name: _made(value) for name, value in described.items() if name != "model"}
     kind = Training if "batch" in described else NetworkTraining
-    training = kind(_factory(described["model"]), seeds=seeds, labels=sent["labels"], **settings)
+    training = kind(_factory(described["model"]), seeds=seeds, labels=sent["labels"], **settings, **sent["stored"])
     if config_hash(training.description()) != config_hash(described):
         raise ValueError(f"the code of {shown_name(training)} here is not that of the driver")
     return training

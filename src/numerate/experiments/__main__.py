@@ -1,7 +1,8 @@
 """Train without the command line: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
 
-For machines that have torch, numpy, scipy and matplotlib only. ``--export FILE`` writes the rows to a file; on another
-machine ``numerate rows import FILE`` adds them to the results, and ``numerate report`` writes the report.
+For machines that have torch, numpy, scipy and matplotlib only. ``--export FILE`` writes the rows, and the state of runs
+that are not finished, to a file; on another machine ``numerate rows import FILE`` adds them to the results, ``numerate
+report`` writes the report, and the same command goes on.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def main() -> None:
                 print(f"{work.experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
         finally:
             if asked.export:
-                print(f"{asked.export}: {store.export(asked.export)}", flush=True)
+                print(f"{asked.export}: {store.export(asked.export, unfinished=True)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from functools import cache
 
+from numerate.experiments.memory.deep import deep_model
 from numerate.experiments.models import sequence_model, two_layers
+from numerate.experiments.nalu2018.digits import series_network
 from numerate.experiments.nalu2018.models import recurrent
 from numerate.experiments.nalu2018.program_evaluation import last_number
 from numerate.experiments.nalu2018.word_models import FactorAndTerm, number_reader
@@ -14,8 +16,8 @@ from numerate.experiments.ur2020.synthetic import saturated_model
 from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
-    two_layers, sequence_model, recurrent, digit_network, Branch, Fold, Relax, Tally, saturated_model,
-    regularised_model, word_model, number_reader, FactorAndTerm, last_number,
+    two_layers, sequence_model, recurrent, series_network, digit_network, Branch, Fold, Relax, Tally, saturated_model,
+    regularised_model, word_model, deep_model, number_reader, FactorAndTerm, last_number,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from numerate.experiments.experiment import Options, ReportResult, Work
 from numerate.experiments.unit_choice import join_units, short_name
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a machine that only trains has no jinja2
 Show = Callable[[Work, list[Row], Path], ReportResult]
 Sizes = Mapping[str, Mapping[str, int]]
 """What else a size has less of than the paper's: ``{"samples": {"smoke": 10, "quick": 100, "paper": 1000}}``."""
+Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,28 @@ class ComparisonPage:
         claims: the comparison -> the paper's sentences and whether they hold; not asked at smoke size.
         pictures: to follow those that every comparison has.
         judged: sizes whose runs can tell whether a claim holds; at others the numbers stand without a verdict.
+        prepare: runs -> what ``compare`` takes in their place: the same, tested once more with their stored weights.
     """
 
     compare: "Callable[[Sequence[Row], Options], Comparison]"
     claims: "Callable[[Comparison], Sequence[Claim]] | None" = None
     pictures: "Callable[[Work, Sequence[Row]], Sequence[Picture]] | None" = None
     judged: Collection[str] = ("quick", "paper")
+    prepare: Callable[[Work, Sequence[Row]], Sequence[Row]] | None = None
 
     def __call__(self, work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import terminal_table, write_report
 
-        compared = self.compare(rows, work.options)
+        compared = self.compared(work, rows)
         notes, suffix = _notes(work, rows, self.claims_of(compared, work.options))
         notes = replace(notes, pictures=() if self.pictures is None else self.pictures(work, rows))
         compared = replace(compared, title=compared.title + suffix)
         return ReportResult(
             write_report(compared, folder, notes)["report"], _summary([terminal_table(compared)], notes)
         )
+
+    def compared(self, work: Work, rows: Sequence[Row]) -> "Comparison":
+        return self.compare(self.prepare(work, rows) if self.prepare else rows, work.options)
 
     def claims_of(self, compared: "Comparison", options: Options) -> "Sequence[Claim]":
         """The paper's sentences and whether they hold; none at smoke size, no verdicts at sizes that cannot tell."""
@@ -57,28 +63,36 @@ class ComparisonPage:
 
 
 @dataclass(frozen=True)
-class PicturePage:
+class PicturePage(Generic[Prepared]):
     """The ``show`` of an experiment that is pictures, text and tables.
 
     Args:
         draw: runs -> the page.
         claims: runs -> the paper's sentences and whether they hold.
-        fewer: see :data:`Sizes`.
+        fewer: see :data:`Sizes`; by the options, where it depends on them.
+        prepare: runs -> what ``draw`` and ``claims`` take in their place, where both need what is dear to compute.
     """
 
-    draw: "Callable[[Sequence[Row], Options], Page]"
-    claims: "Callable[[Sequence[Row], Options], Sequence[Claim]] | None" = None
-    fewer: Sizes | None = None
+    draw: "Callable[[Prepared, Options], Page]"
+    claims: "Callable[[Prepared, Options], Sequence[Claim]] | None" = None
+    fewer: Sizes | Callable[[Options], Sizes] | None = None
+    prepare: Callable[[Work, Sequence[Row]], Prepared] | None = None
 
     def __call__(self, work: Work, rows: list[Row], folder: Path) -> ReportResult:
         from numerate.report import write_page
 
-        page = self.draw(rows, work.options)
-        claims = () if self.claims is None else self.claims(rows, work.options)
-        notes, suffix = _notes(work, rows, claims, self.fewer or {})
+        page, claims = self.drawn(work, rows)
+        fewer = self.fewer(work.options) if callable(self.fewer) else self.fewer
+        notes, suffix = _notes(work, rows, claims, fewer or {})
         page = replace(page, title=page.title + suffix)
         written = write_page(page, folder, notes)
         return ReportResult(written["report"], _summary([*page.lines, page.headline], notes))
+
+    def drawn(self, work: Work, rows: Sequence[Row]) -> "tuple[Page, Sequence[Claim]]":
+        """The page, and the paper's sentences."""
+        prepared = self.prepare(work, rows) if self.prepare else cast("Prepared", rows)
+        page = self.draw(prepared, work.options)
+        return page, () if self.claims is None else self.claims(prepared, work.options)
 
 
 comparison_page, picture_page = ComparisonPage, PicturePage
@@ -321,7 +335,7 @@ def _listed(values: Iterable[Any]) -> str:
 
 def _distinct(values: Iterable[Any]) -> tuple[str, ...]:
     """Each value once as text, numbers by their size."""
-    once = list(dict.fromkeys(values))
+    once = [value for value in dict.fromkeys(values) if value != ""]
     if all(isinstance(value, int) for value in once):
         return tuple(f"{value:,}" for value in sorted(once))
     return tuple(map(str, once))

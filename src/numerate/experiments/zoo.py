@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import after_sums
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
@@ -230,10 +229,10 @@ def _interval(rate: Estimate) -> str:
     return percent_interval(rate.value, rate.low, rate.high)
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    """The page; it says that smoke has fewer units, unless the user has chosen them."""
+def fewer(options: Options) -> dict[str, dict[str, int]]:
+    """Smoke has fewer units, unless the user has chosen them."""
     counts = {"smoke": len(SMOKE_UNITS), "quick": len(recipes(1000)), "paper": len(recipes(1000))}
-    return picture_page(draw, fewer={} if work.options.units else {"units": counts})(work, rows, folder)
+    return {} if options.units else {"units": counts}
 
 
 EXPERIMENTS = [
@@ -241,7 +240,7 @@ EXPERIMENTS = [
         id="zoo",
         title="Every unit under one protocol: which solves what",
         trainings=trainings,
-        show=show,
+        show=picture_page(draw, fewer=fewer),
         about=about("zoo", "zoo"),
         reasons=reasons("zoo", "zoo"),
         units=tuple(recipes(1000)),

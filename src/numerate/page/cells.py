@@ -1,7 +1,7 @@
 """Cells as the page gets them: plain data, from counts in SQL or from a report's comparison."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +13,6 @@ from numerate.report.comparison import OPERATIONS, series_name, x_name
 from numerate.report.figures import looks
 from numerate.report.tables import interval
 from numerate.report.text import p_value
-from numerate.results import Row
 from numerate.stats import Estimate, wilson
 
 Data = dict[str, Any]
@@ -115,15 +114,21 @@ def _placed(panel: str, series: str, x: Any) -> Data:
     return {"panel": panel, "series": series, "x": x_name(x)}
 
 
-def compared_cells(compared: Comparison, rows: Sequence[Row], own: set[str]) -> Data:
-    """The cells of a report, with what was published and the verdicts; ``own``: series of the user's own units."""
+def compared_cells(compared: Comparison, stored: Mapping[str, Collection[str]], own: set[str]) -> Data:
+    """The cells of a report, with what was published and the verdicts.
+
+    ``stored``: labels of the stored runs and their values, by which a cell finds its runs; what a comparison adds to
+    them, such as an untrained model, has none. ``own``: series of the user's own units.
+    """
     places: dict[tuple[str, str, Any], Where] = {}
     layout = compared.layout
-    for row in rows:
-        names = (layout.panel, layout.series, layout.x)
+    placing = [name for name in (layout.panel, layout.series, layout.x) if name in stored]
+    for row in compared.rows:
         where = places.setdefault(layout.place(row), [])
-        where += [pair for name in names if (pair := (name, value_text(row.labels[name]))) not in where]
+        where += [pair for name in placing if (pair := (name, value_text(row.labels[name]))) not in where]
     cells = [_compared(compared, cell, places[cell.panel, cell.series, cell.x], own) for cell in compared.cells]
+    for cell in cells:
+        cell["stored"] = all(value in stored[name] for name, value in cell["where"])
     data = _around(cells, compared.panels, compared.series, compared.xs, compared.metrics)
     words = dict.fromkeys(cell.verdict.word for cell in compared.cells)
     orders = [
@@ -224,8 +229,8 @@ def _ticks(metric: Metric) -> list[float]:
 
 
 def thumbnail(data: Data, most: int = 24) -> list[Data]:
-    """The first metric of every cell as shades, small enough for a start page: a map for each panel."""
-    lead = data["metrics"][0]["name"]
+    """A metric of every cell as shades, small enough for a start page: a map for each panel."""
+    shades_of = _shades(data)
     maps = []
     for panel in data["panels"][:6]:
         cells = [cell for cell in data["cells"] if cell["panel"] == panel]
@@ -233,7 +238,33 @@ def thumbnail(data: Data, most: int = 24) -> list[Data]:
         xs = [x for x in data["xs"] if any(cell["x"] == x for cell in cells)][:most]
         shades: list[list[float | None]] = [[None] * len(xs) for _ in rows]
         for cell in cells:
-            if cell["series"] in rows and cell["x"] in xs and (value := cell["values"][lead]["ours"]):
-                shades[rows.index(cell["series"])][xs.index(cell["x"])] = value["shade"]
+            if cell["series"] in rows and cell["x"] in xs:
+                shades[rows.index(cell["series"])][xs.index(cell["x"])] = shades_of(cell)
         maps.append({"title": data["titles"].get(panel, panel), "shades": shades})
     return maps if any(shade is not None for each in maps for line in each["shades"] for shade in line) else []
+
+
+def _shades(data: Data) -> Callable[[Data], float | None]:
+    """Cell -> shade of the first metric that has any; else its place between the largest value and the smallest."""
+
+    def ours(cell: Data, metric: Data) -> Data:
+        return cell["values"].get(metric["name"], {}).get("ours") or {"shade": None, "value": None}
+
+    for metric in data["metrics"]:
+        if any(ours(cell, metric)["shade"] is not None for cell in data["cells"]):
+            return lambda cell: ours(cell, metric)["shade"]
+    lead = data["metrics"][0]
+    logarithmic = lead["scale"] == "log"
+
+    def placed(cell: Data) -> float | None:
+        value = ours(cell, lead)["value"]
+        return value if value is None or not logarithmic else math.log(value) if value > 0 else None
+
+    values = [value for cell in data["cells"] if (value := placed(cell)) is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+
+    def shade(cell: Data) -> float | None:
+        value = placed(cell)
+        return None if value is None else (high - value) / (high - low) if high > low else 0.5
+
+    return shade

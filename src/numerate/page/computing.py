@@ -1,4 +1,4 @@
-"""What takes longer than a page may: comparisons and pictures, computed one after the other in a thread of their own.
+"""What takes longer than a page may: comparisons and pictures, each kind one after the other in a thread of its own.
 
 A view gets what was computed last, and asks for it anew if the runs have changed since; :attr:`Computing.version` tells
 the browser that something is ready.
@@ -14,7 +14,7 @@ from typing import Any
 from numerate.experiments import Work
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.page.cells import Data, compared_cells
-from numerate.page.index import Records, light_rows
+from numerate.page.index import Records, decoded_labels, light_rows, value_text
 from numerate.report import Claim, figures
 from numerate.report.comparison import series_name
 from numerate.results import Key, Row, Store
@@ -31,16 +31,20 @@ class Computed:
     error: str = ""
 
 
+Name = tuple[str, *tuple[Hashable, ...]]
+"""Of a result: its kind, then what it is of."""
+
+
 class Computing:
-    """Results by name; one thread computes those that are asked for."""
+    """Results by name; those of a kind are computed in the order in which they are asked for."""
 
     def __init__(self) -> None:
         self.version = 0
-        self._pool = ThreadPoolExecutor(1, "numerate-page")
-        self._done: dict[Hashable, Computed] = {}
-        self._asked: dict[Hashable, Future[None]] = {}
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._done: dict[Name, Computed] = {}
+        self._asked: dict[Name, Future[None]] = {}
 
-    def is_current(self, name: Hashable, version: object) -> bool:
+    def is_current(self, name: Name, version: object) -> bool:
         """Whether a result of this version is there, or one is under way: it need not be asked for now."""
         done, running = self._done.get(name), self._asked.get(name)
         return (done is not None and done.version == version) or (running is not None and not running.done())
@@ -49,18 +53,19 @@ class Computing:
     def idle(self) -> bool:
         return all(running.done() for running in self._asked.values())
 
-    def latest(self, name: Hashable) -> Computed | None:
+    def latest(self, name: Name) -> Computed | None:
         return self._done.get(name)
 
-    def get(self, name: Hashable, version: object, work: Callable[[], Any], *, wait: bool = False) -> Computed | None:
+    def get(self, name: Name, version: object, work: Callable[[], Any], *, wait: bool = False) -> Computed | None:
         """The latest result, which may be of an earlier version; None if there is none yet."""
         if not self.is_current(name, version):
-            self._asked[name] = self._pool.submit(self._compute, name, version, work)
+            pool = self._pools.setdefault(name[0], ThreadPoolExecutor(1, f"numerate-page-{name[0]}"))
+            self._asked[name] = pool.submit(self._compute, name, version, work)
         if wait and (running := self._asked.get(name)):
             running.result()
         return self.latest(name)
 
-    def _compute(self, name: Hashable, version: object, work: Callable[[], Any]) -> None:
+    def _compute(self, name: Name, version: object, work: Callable[[], Any]) -> None:
         try:
             self._done[name] = Computed(version, work())
         except Exception as error:  # an experiment's own code, on whatever runs there are
@@ -69,7 +74,8 @@ class Computing:
         self.version += 1
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def complete(path: Path, rows: Sequence[Row]) -> list[Row]:
@@ -86,13 +92,18 @@ def compare(work: Work, records: Records, path: Path) -> Data:
     rows = light_rows(work.experiment.id, records)
     own = {row.key for row, own in zip(rows, records.column("own")) if own}
     try:
-        compared = show.compare(rows, work.options)
+        compared = show.compared(work, rows if show.prepare is None else complete(path, rows))
     except (LookupError, AttributeError, ValueError):
-        rows = complete(path, rows)
-        compared = show.compare(rows, work.options)
-    mine = {series_name(row.labels[compared.layout.series]) for row in rows if row.key in own}
-    data = compared_cells(compared, rows, mine)
-    return data | {"claims": _claims(show.claims_of(compared, work.options))}
+        if show.prepare is not None:
+            raise
+        compared = show.compared(work, complete(path, rows))
+    series = compared.layout.series
+    mine = {series_name(row.labels[series]) for row in rows if row.key in own and series in row.labels}
+    stored: dict[str, set[str]] = {}
+    for labels in map(decoded_labels, set(records.column("labels"))):
+        for name, value in labels.items():
+            stored.setdefault(name, set()).add(value_text(value))
+    return compared_cells(compared, stored, mine) | {"claims": _claims(show.claims_of(compared, work.options))}
 
 
 def _claims(claims: Iterable[Claim]) -> list[Data]:
@@ -107,8 +118,7 @@ def draw(work: Work, keys: Sequence[Key], path: Path) -> Data:
     if keys:
         with Store(path, readonly=True) as store:
             rows = work.rows_of(store.rows(keys=keys, lenient=True))
-    page = show.draw(rows, work.options)
-    claims = () if show.claims is None else show.claims(rows, work.options)
+    page, claims = show.drawn(work, rows)
     return {
         "headline": page.headline,
         "pictures": [{"name": each.name, "caption": each.caption, "svg": themed(each.svg)} for each in page.pictures],

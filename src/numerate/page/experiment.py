@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from numerate.experiments.pages import ComparisonPage, PicturePage, command
 from numerate.labels import printable
 from numerate.page.cells import Data, counted_cells, shown
-from numerate.page.computing import Computed, compare, draw
+from numerate.page.computing import Computed, Name, compare, draw
 from numerate.page.index import ALL, Filter, Group, Index, decoded_labels, value_text
 from numerate.page.site import Query, Site
 
@@ -22,12 +22,15 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
     everything = index.groups(id, size)
     data = counted_cells(index.groups(id, size, filters) if filters else everything)
     computed = None
+    pending, failed = "", ""
     if known is not None and size != ALL:
         if isinstance(known.show, ComparisonPage):
             computed = _filtered(site, query, id, size, filters, wait)
+            pending, failed = "comparing with the published numbers …", "No comparison of these runs can be made"
         elif isinstance(known.show, PicturePage):
             computed = pictures_of(site, query, id, size, wait=wait)
-        if computed and computed.value:
+            pending, failed = "drawing …", "No picture of these runs can be drawn"
+        if computed and computed.value and computed.value.get("cells") != []:
             data |= computed.value
     return data | {
         "id": id,
@@ -40,8 +43,8 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
         "runs": sum(group.runs for group in everything),
         "choices": choices(index, id, size, everything),
         "filters": {name: list(values) for name, values in filters},
-        "pending": computed is None and known is not None and size != ALL,
-        "error": printable(computed.error) if computed else "",
+        "pending": pending if computed is None else "",
+        "error": printable(f"{failed}: {computed.error}") if computed and computed.error else "",
         "folder": str(source.folder),
     }
 
@@ -61,18 +64,24 @@ def choices(index: Index, id: str, size: str, groups: Sequence[Group]) -> list[D
     return found + [{"name": name, "values": [{"value": v, "text": v} for v in each]} for name, each in fields]
 
 
+NOTHING = Computed(None)
+"""Of no runs."""
+
+
 def comparison_of(
     site: Site, query: Query, id: str, size: str, filters: Sequence[Filter] = (), wait: bool = False
 ) -> Computed | None:
     """The comparison of the runs that fit, if it is computed already; else it is being computed now."""
     index = site.source(query).index
     work = site.sizes.works[id, size]
-    name = ("comparison", str(index.path), id, size, tuple(filters))
+    show = work.experiment.show
+    dear = isinstance(show, ComparisonPage) and show.prepare is not None  # others do not wait for it
+    name = ("retested" if dear else "comparison", str(index.path), id, size, tuple(filters))
     if site.computing.is_current(name, index.version) and not wait:
         return site.computing.latest(name)
     records = index.records(id, size, filters)
     if not records.values:
-        return None
+        return NOTHING
     return site.computing.get(name, index.version, lambda: compare(work, records, index.path), wait=wait)
 
 
@@ -106,7 +115,11 @@ def pictures_of(site: Site, query: Query, id: str, size: str, wait: bool = False
     work = site.sizes.works[id, size]
     keys = index.records(id, size).keys
     if work.keys and not keys:
-        return None
-    name = ("pictures", str(index.path), id, size)
+        return NOTHING
+    name = picture_name(index, id, size)
     version = len(keys)  # of other experiments' runs it does not depend
     return site.computing.get(name, version, lambda: draw(work, keys, index.path), wait=wait)
+
+
+def picture_name(index: Index, id: str, size: str) -> Name:
+    return "pictures", str(index.path), id, size

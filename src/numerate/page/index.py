@@ -374,7 +374,8 @@ def light_rows(experiment: str, records: Records) -> list[Row]:
 
 
 def _light_row(experiment: str, record: Mapping[str, Any]) -> Row:
-    around = Provenance(record["backend"], {"numerate": record["version"]}, created=record["created"])
+    timing = {"seconds": record["seconds"] or 0.0}
+    around = Provenance(record["backend"], {"numerate": record["version"]}, timing=timing, created=record["created"])
     row = Row(
         experiment,
         {},

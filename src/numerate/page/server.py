@@ -14,6 +14,7 @@ try:
 except ModuleNotFoundError:
     raise RuntimeError("the page needs its extra packages: pip install 'numerate[page]'") from None
 
+from numerate.experiments.pages import PicturePage
 from numerate.labels import file_names
 from numerate.page.cells import Data
 from numerate.page.compare import compare
@@ -105,12 +106,12 @@ def application(folders: Sequence[Path], port: int) -> Any:
         site, query = request.app.state.site, Query.parse(request.url.query)
         id = query.get("experiment")
         size = site.size(site.source(query).index, id, query.get("size"))
-        if (id, size) not in site.sizes.works:
+        if (id, size) not in site.sizes.works or not isinstance(site.sizes.experiments[id].show, PicturePage):
             raise NotFound(f"{id} has no picture")
         while (found := pictures_of(site, query, id, size)) is None:  # it is being drawn
             await asyncio.sleep(0.1)
         if not found.value or not found.value["pictures"]:
-            raise NotFound(f"{id} has no picture: {found.error}")
+            raise NotFound(f"{id} has no picture: {found.error or 'there is nothing to draw'}")
         svg = found.value["pictures"][0]["svg"]
         return Response(svg, media_type="image/svg+xml", headers={"Content-Security-Policy": PICTURE_POLICY})
 

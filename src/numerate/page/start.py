@@ -6,7 +6,7 @@ from urllib.parse import quote
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.labels import printable
 from numerate.page.cells import Data, counted_cells, thumbnail
-from numerate.page.experiment import comparison_of, pictures_of
+from numerate.page.experiment import comparison_of, picture_name
 from numerate.page.index import ALL, Index
 from numerate.page.site import Query, Site
 
@@ -43,19 +43,27 @@ def _card(site: Site, query: Query, id: str, wait: bool) -> Data:
         return card | {"maps": thumbnail(counted_cells(index.groups(id, ALL)))}
     if isinstance(experiment.show, ComparisonPage):
         computed = comparison_of(site, query, id, size, wait=wait)
-        data = computed.value if computed and computed.value else counted_cells(index.groups(id, size))
+        compared = computed and computed.value and computed.value["cells"]
+        data = computed.value if computed and compared else counted_cells(index.groups(id, size))
         verdicts = _orders(data["orders"]) if data.get("orders") else data["verdicts"]
         card |= {"maps": thumbnail(data), "verdicts": verdicts, "headline": data["headline"]}
         return card | {"pending": computed is None}
-    if wait and (drawn := pictures_of(site, query, id, size)) and drawn.value:  # those that are drawn already
+    card["maps"] = thumbnail(counted_cells(index.groups(id, size)))  # until the picture is drawn
+    if not isinstance(experiment.show, PicturePage):
+        return card
+    shown = size if card["sizes"] else "smoke"  # of definitions alone, what is drawn in a moment
+    drawn = site.computing.latest(picture_name(index, id, shown))
+    if drawn and not (drawn.value and drawn.value["pictures"]):
+        return card
+    if wait and drawn:  # a saved page has those that are drawn already
         card["svg"] = f"data:image/svg+xml,{quote(drawn.value['pictures'][0]['svg'])}"
-    return card | {"picture": True}
+    return card | {"picture": shown}
 
 
 def _base(id: str, title: str, size: str, sizes: list[dict[str, str | int]]) -> Data:
     return {
         "id": id, "title": title, "size": size, "sizes": sizes, "maps": [], "verdicts": {}, "headline": "",
-        "pending": False, "picture": False,
+        "pending": False, "picture": "",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from numerate.recurrent.cell import Cell, ColumnCell
 from numerate.recurrent.controlled import ControlledNALU, ControlledNALUCell
+from numerate.recurrent.deep import Block, DeepModel
 from numerate.recurrent.diagonal import DiagonalCell
 from numerate.recurrent.dispatch import use_loop
 from numerate.recurrent.dnc import DNC, DNCCell
@@ -86,12 +87,14 @@ __all__ = [
     "UMLSTM",
     "URGRU",
     "URLSTM",
+    "Block",
     "Cell",
     "CellLayer",
     "ColumnCell",
     "ControlledNALU",
     "ControlledNALUCell",
     "DNCCell",
+    "DeepModel",
     "DiagonalCell",
     "EURNNCell",
     "GORUCell",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import sqrt
 from typing import Any
 
@@ -66,6 +66,13 @@ class LMUCell(Cell):
         """Ā and B̄."""
         return legendre_memory(self.memory_size, self.theta)
 
+    def memory_like(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Ā and B̄ where a weight is and of its type; a GPU gets them once, as a CUDA graph must not copy them."""
+        if weight.device.type != "cuda" or torch.compiler.is_compiling():
+            a, b = (part.to(weight) for part in self.memory)
+            return a, b
+        return _memory_on(weight.device, weight.dtype, self.memory_size, self.theta)
+
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
         return (self.hidden_size,), (self.memory_size,)
@@ -85,12 +92,12 @@ class LMUCell(Cell):
 
     def project(self, x: Tensor, p: Parts) -> Tensor:
         """What x adds to (h, m) before the tanh; (..., I) -> (..., H + M)."""
-        by_memory = self.memory[1].to(p["weight_ex"])[:, None] * p["weight_ex"]  # (M, I)
+        by_memory = self.memory_like(p["weight_ex"])[1][:, None] * p["weight_ex"]  # (M, I)
         return F.linear(x, torch.cat((p["weight_ih"] + p["weight_mh"] @ by_memory, by_memory)))
 
     def recurrent_weight(self, p: Parts) -> Tensor:
         """What (h, m) adds to it; (H + M, H + M)."""
-        a, b = (part.to(p["weight_eh"]) for part in self.memory)
+        a, b = self.memory_like(p["weight_eh"])
         by_memory = torch.cat((b[:, None] * p["weight_eh"], a + b[:, None] * p["weight_em"]), 1)
         to_hidden = F.pad(p["weight_hh"], (0, self.memory_size)) + p["weight_mh"] @ by_memory
         return torch.cat((to_hidden, by_memory))
@@ -137,12 +144,19 @@ class LMUCell(Cell):
         return {"recurrent_weight": weight}
 
 
+@cache
+def _memory_on(device: torch.device, dtype: torch.dtype, order: int, theta: float) -> tuple[Tensor, Tensor]:
+    a, b = (part.to(device, dtype) for part in legendre_memory(order, theta))
+    return a, b
+
+
 class JoinedLoop:
     """A compiled loop whose one state is made of two that lie side by side; the output is the first of them."""
 
     def __init__(self, loop: SequenceLoop, widths: tuple[int, int]) -> None:
         self.loop, self.widths, self.dtype = loop, widths, loop.dtype
         self.sizes = Sizes(loop.sizes.hidden, loop.sizes.columns, 2, loop.sizes.extras)
+        self.takes_models = getattr(loop, "takes_models", False)
 
     def accepts(self, walk: Walk) -> bool:
         return self.loop.accepts(walk)
@@ -151,7 +165,7 @@ class JoinedLoop:
         self, walk: Walk, gx: Tensor, weight: Tensor, state: Sequence[Tensor], extras: Sequence[Tensor], keep: bool
     ) -> tuple[list[Tensor], list[Any], Tensor | None]:
         final, history, saved = self.loop.forward(walk, gx, weight, [torch.cat(tuple(state), -1)], extras, keep)
-        out = history[0][:, : self.widths[0]].contiguous()
+        out = history[0][..., : self.widths[0]].contiguous()
         return list(final[0].split(self.widths, -1)), [out, *history], saved
 
     def backward(

@@ -141,6 +141,7 @@ class Comparison:
         layout: titles and axes.
         test: by which the verdicts were found.
         orders: one for each column and metric, where the test is of orders.
+        rows: the runs.
     """
 
     title: str
@@ -152,6 +153,7 @@ class Comparison:
     layout: Layout = Layout()
     test: PublishedTest = PublishedTest()
     orders: tuple[Order, ...] = ()
+    rows: tuple[Row, ...] = field(default=(), repr=False, compare=False)
 
     def of(self, panel: str, series: str | None = None) -> list[Cell]:
         """The cells of one panel (and series)."""
@@ -256,6 +258,7 @@ def comparison(
         metrics: those of ``measure`` to show; the first one leads.
         notes: (panel, series, x) -> what is known about that cell.
     """
+    rows = tuple(rows)
     ours = _grouped(rows, layout)
     printed = _published(theirs, layout)
     panels, series, xs = layout.sorted(ours, printed)
@@ -263,7 +266,8 @@ def comparison(
     places = [place for panel in panels for name in series for x in xs if (place := (panel, name, x)) in ours]
     cells = [Cell(*place, measure(ours[place]), printed.get(place, {}), note=known.get(place, "")) for place in places]
     orders = _orders([cell for cell in cells if cell.series not in test.beside], metrics, test)
-    return Comparison(title, _judged(cells, test), panels, series, xs, tuple(metrics), layout, test, tuple(orders))
+    judged = _judged(cells, test)
+    return Comparison(title, judged, panels, series, xs, tuple(metrics), layout, test, tuple(orders), rows)
 
 
 def _grouped(rows: Iterable[Row], layout: Layout) -> dict[Place, list[Row]]:

@@ -3,7 +3,7 @@
 Reading order: ``row`` (what a run is), ``provenance``; ``arrays`` and ``encoding`` (values as bytes and text),
 ``record`` (a run as a file holds it), ``schema``; ``opening``, ``file`` (the open file), ``health`` and ``errors``;
 ``runs``, ``checkpoint`` and ``failures`` (what is done with it); ``store`` (all of that under one name); ``frames``,
-``parcel`` (rows as bytes), ``recovery``.
+``parcel`` (rows as bytes), ``shards``, ``recovery``.
 """
 
 from numerate.results.arrays import pack, unpack

@@ -172,11 +172,12 @@ class Store:
 
     # To and from other files
 
-    def export(self, path: str | Path, experiment: str | None = None) -> Added:
+    def export(self, path: str | Path, experiment: str | None = None, *, unfinished: bool = False) -> Added:
         """Copy finished runs into another results file, new or not, that can be carried as a single file.
 
-        Runs that are not as they were written are left out with a notice. Where another process has the other file
-        open, its log stays beside it until that process closes it.
+        With ``unfinished`` the state of partly trained groups goes with them. Runs that are not as they were written
+        are left out with a notice. Where another process has the other file open, its log stays beside it until that
+        process closes it.
         """
         if self.path.exists() and Path(path).exists() and self.path.samefile(path):  # links included
             raise StoreError(f"{path} is the results file itself; export to another one")
@@ -184,16 +185,22 @@ class Store:
             raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(known) or 'none at all'}")
         with Store(path) as other:
             added = other._take(self, experiment, lenient=True)
+            if unfinished:
+                other._take_unfinished(self)
             other._file.to_single_file()
         return added
 
     def import_(self, path: str | Path) -> Added:
-        """Take in the finished runs of another results file; a second time changes nothing, conflicts are told.
+        """Take in the runs of another results file; a second time changes nothing, conflicts are told.
 
-        All of it or, where the other file is damaged or cannot be read, nothing.
+        The state of a partly trained group is taken if it is further on than what is here. All of it or, where the
+        other file is damaged or cannot be read, nothing.
         """
         with Store(path, readonly=True) as other:
-            return self._take(other)
+            with self.transaction():
+                added = self._take(other)
+                self._take_unfinished(other)
+            return added
 
     def _take(self, other: "Store", experiment: str | None = None, *, lenient: bool = False) -> Added:
         """Runs of another file and, if it is about all of them, what it says of who shares runs."""
@@ -202,3 +209,13 @@ class Store:
             shared = other._reader.shared(lenient) if experiment is None else []
             self._writer.share((each.key, each.experiment, decode_mapping(each.labels)) for each in shared)
         return added
+
+    def _take_unfinished(self, other: "Store") -> None:
+        """The state of groups whose runs are not all here, where it is further on."""
+        for name in other.checkpoints():
+            theirs, ours = other.load_checkpoint(name), self.load_checkpoint(name)
+            if theirs is None or (ours and ours.meta.get("step", 0) >= theirs.meta.get("step", 0)):
+                continue
+            if (keys := theirs.meta.get("keys")) and not self.missing(Key(*key) for key in keys):
+                continue
+            self.checkpoint(name, theirs.arrays, theirs.meta)

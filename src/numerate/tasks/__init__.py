@@ -5,6 +5,7 @@ from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
+from numerate.tasks.counting import Counting
 from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
 from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
@@ -18,6 +19,7 @@ from numerate.tasks.pixels import PermutedPixels
 from numerate.tasks.program_evaluation import ProgramEvaluation
 from numerate.tasks.programs import Programs
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
+from numerate.tasks.selective import SelectiveCopying
 from numerate.tasks.single_module import PRIMER_RANGES, SingleModule
 from numerate.tasks.sir import FractionalSIR
 from numerate.tasks.task import OPERATIONS, Interval, Split, Task
@@ -35,6 +37,7 @@ __all__ = [
     "CopyLast",
     "Copying",
     "Count",
+    "Counting",
     "Denoising",
     "DigitSequences",
     "DistributedArithmetic",
@@ -54,6 +57,7 @@ __all__ = [
     "Programs",
     "RecurrentArithmetic",
     "Relaxation",
+    "SelectiveCopying",
     "SequentialPhotographs",
     "SingleModule",
     "Split",

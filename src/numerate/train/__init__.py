@@ -7,8 +7,9 @@ from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
 from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
 from numerate.train.networks.specification import Cosine, NetworkTraining, Stop
+from numerate.train.progress import Progress
 from numerate.train.specification import Adam, Penalty, Restart, Training
-from numerate.train.trainer import Progress, train
+from numerate.train.trainer import train
 
 __all__ = [
     "BACKENDS",

@@ -155,6 +155,8 @@ def make_model(maker: Maker, config: Mapping[str, Any], shapes: Mapping[str, tup
     It is first made without memory: a file cannot ask for a larger one than the numbers it brings. Raises ValueError,
     TypeError or RuntimeError if it cannot be made.
     """
+    if not shapes:
+        raise ValueError("no weights are stored with it")
     task, factory = maker.instance(config.get("task")), maker.factory(config.get("model"))
     sizes = getattr(task, "inputs", None), getattr(task, "outputs", None)
     if not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):

@@ -88,11 +88,11 @@ class Configured:
             raise ValueError("seeds must be whole numbers from 0 to 4294967295")
 
     def description(self) -> dict[str, Any]:
-        """The configuration as plain data, without seeds and labels; what its hash is taken of."""
+        """The configuration as plain data, without seeds, labels and what is stored; what its hash is taken of."""
         return {
             f.name: describe(getattr(self, f.name))
             for f in fields(cast(Any, self))
-            if f.name not in ("seeds", "labels")
+            if f.name not in ("seeds", "labels", "keeps_weights")
         }
 
     def run_keys(self) -> list[Key]:

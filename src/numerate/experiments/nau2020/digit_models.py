@@ -1,34 +1,20 @@
 """Networks that read a sequence of images: a convolutional network for each image, a unit that gathers its numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.experiments.digit_reader import SIDE, Reader, over_lengths, read_all
 from numerate.units import r_z_product, r_z_sum
-
-SIDE = 28
-"""Pixels of a side of an image."""
-
-
-class Reader(nn.Module):
-    """LeNet: two convolutions of 5 × 5 with pooling, 500 hidden values; (N, 784) -> (N, 1)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(1, 20, 5), nn.Conv2d(20, 50, 5)
-        self.hidden, self.output = nn.Linear(800, 500), nn.Linear(500, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(self.first(x.view(-1, 1, SIDE, SIDE)).relu(), 2)
-        x = F.max_pool2d(self.second(x).relu(), 2)
-        return self.output(self.hidden(x.flatten(1)).relu())
 
 
 class DigitNetwork(nn.Module):
     """A number for each image, and a cell that goes through them; (L, B, 784) -> (L, B, 1).
+
+    Of images in one row, (N, 784), it makes sequences of each of ``lengths`` and gives its outputs length by length,
+    (M, 1); every image is read once.
 
     After a call in training, ``inputs`` are the means of the cell's inputs, [x_t, h_{t-1}], over all steps and
     sequences of the batch: R_z wants them.
@@ -38,6 +24,7 @@ class DigitNetwork(nn.Module):
             exact.
         initial: h before the first step.
         logarithms: whether R_z sees the logarithms of the inputs, as the released code has it for NAC•,NMU.
+        lengths: of sequences that are made of images in one row.
     """
 
     def __init__(
@@ -45,17 +32,22 @@ class DigitNetwork(nn.Module):
         cell: Callable[[int, int], nn.Module] | Literal["sum", "product"] | None,
         initial: float = 0.0,
         logarithms: bool = False,
+        lengths: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.reader = Reader()
         self.exact = cell if isinstance(cell, str) else None
         self.cell: Any = None if isinstance(cell, str) else _LSTMStep() if cell is None else cell(2, 1)
-        self.initial, self.logarithms = initial, logarithms
+        self.initial, self.logarithms, self.lengths = initial, logarithms, tuple(lengths)
         self.inputs: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        length, batch = x.shape[:2]
-        numbers = self.reader(x.reshape(length * batch, -1)).view(length, batch, 1)
+        if x.dim() == 3:
+            return self.gather(self.reader(x.reshape(-1, SIDE * SIDE)).view(*x.shape[:2], 1))
+        return over_lengths(self.gather, read_all(self.reader, x), self.lengths)
+
+    def gather(self, numbers: Tensor) -> Tensor:
+        """The cell along sequences of numbers; (L, B, 1) -> (L, B, 1)."""
         if self.exact is not None:
             return numbers.cumsum(0) if self.exact == "sum" else numbers.cumprod(0)
         if isinstance(self.cell, _LSTMStep):

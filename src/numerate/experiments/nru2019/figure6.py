@@ -1,14 +1,14 @@
 """Figure 6: how NRU's memory changes along a sequence of the copying task."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.nru2019.runs import chosen, left, sized, title, training, updates
 from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
@@ -95,35 +95,50 @@ def memory_picture(change: np.ndarray, size: np.ndarray, task: Copying) -> Pictu
     )
 
 
-def show_memory(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    row, model, task = shown_run(work, rows)
-    change, size = memory_changes(model, task)
-    mean = {name: float(size[place].mean()) for name, place in phases(task).items()}
-    solved = judge(row).solved
+@dataclass(frozen=True)
+class Memory:
+    """A run, its task, and how its memory changes along a sequence; see :func:`memory_changes`."""
 
-    def draw(rows: Sequence[Row], options: Options) -> Page:
-        state = "solved" if solved else f"not solved, {left([row])[0]:.0%} of the loss of guessing left"
-        says = f"Run of seed {row.seed}, {state}."
-        return Page("NRU, Figure 6: the memory along a sequence", says, [memory_picture(change, size, task)])
+    row: Row
+    task: Copying
+    change: np.ndarray
+    size: np.ndarray
 
-    def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
-        numbers = ", ".join(f"{name} {value:.2g}" for name, value in mean.items())
-        ours = f"mean change of a cell a step: {numbers}."
-        return [
-            Claim(
-                "The network has learnt to use the memory in the first 10 time steps to store the sequence; then it "
-                f"does not access it until the marker (our test: the gap changes it by less than {QUIET:.0%} as much).",
-                ours,
-                mean["gap"] < QUIET * mean["symbols"] if solved else None,
-            ),
-            Claim(
-                "Then it starts accessing the memory to generate the sequence (our test: more change than in the gap).",
-                ours,
-                mean["marker and recall"] > mean["gap"] if solved else None,
-            ),
-        ]
+    @classmethod
+    def of(cls, work: Work, rows: Sequence[Row]) -> "Memory":
+        row, model, task = shown_run(work, rows)
+        return cls(row, task, *memory_changes(model, task))
 
-    return picture_page(draw, claims)(work, rows, folder)
+    @property
+    def solved(self) -> bool:
+        return judge(self.row).solved
+
+
+def draw(memory: Memory, options: Options) -> Page:
+    row = memory.row
+    state = "solved" if memory.solved else f"not solved, {left([row])[0]:.0%} of the loss of guessing left"
+    says = f"Run of seed {row.seed}, {state}."
+    picture = memory_picture(memory.change, memory.size, memory.task)
+    return Page("NRU, Figure 6: the memory along a sequence", says, [picture])
+
+
+def claims(memory: Memory, options: Options) -> list[Claim]:
+    mean = {name: float(memory.size[place].mean()) for name, place in phases(memory.task).items()}
+    numbers = ", ".join(f"{name} {value:.2g}" for name, value in mean.items())
+    ours = f"mean change of a cell a step: {numbers}."
+    return [
+        Claim(
+            "The network has learnt to use the memory in the first 10 time steps to store the sequence; then it "
+            f"does not access it until the marker (our test: the gap changes it by less than {QUIET:.0%} as much).",
+            ours,
+            mean["gap"] < QUIET * mean["symbols"] if memory.solved else None,
+        ),
+        Claim(
+            "Then it starts accessing the memory to generate the sequence (our test: more change than in the gap).",
+            ours,
+            mean["marker and recall"] > mean["gap"] if memory.solved else None,
+        ),
+    ]
 
 
 EXPERIMENTS = [
@@ -131,7 +146,7 @@ EXPERIMENTS = [
         id="nru2019/figure6",
         title="Figure 6: how NRU's memory changes along a sequence",
         trainings=memory_trainings,
-        show=show_memory,
+        show=picture_page(draw, claims, prepare=Memory.of),
         about=about("nru2019", "figure6"),
         reasons=reasons("nru2019", "memory"),
     )

@@ -42,7 +42,7 @@ QUICK = UNITS[:6]
 UPDATES = {"smoke": 4, "quick": 5_000, "paper": 50_000}
 FEWER = {
     "quick": {"EURNN": 200},
-    "paper": {"EURNN": 10_000, "GORU": 25_000, "RNN-orth": 25_000, "RNN-id": 25_000, "SRU": 25_000},
+    "paper": {"EURNN": 5_000, "GORU": 25_000, "RNN-orth": 25_000, "RNN-id": 25_000, "SRU": 25_000},
 }
 """Updates of units that have solved a task or settled by then."""
 SEEDS = {"smoke": 1, "quick": 2, "paper": 16}

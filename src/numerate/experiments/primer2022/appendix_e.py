@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.models import trained
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import drawn
@@ -67,15 +66,16 @@ def decorrelation(found: Numbers, y: Numbers) -> float:
     return float(1 - correlation) if np.isfinite(correlation) else 1.0
 
 
-def judged(work: Work, rows: Sequence[Row]) -> Iterator[Row]:
+def judged(work: Work, rows: Sequence[Row]) -> list[Row]:
     """Every run once for each criterion, with the error and the threshold of that criterion."""
-    known = work.arithmetic
+    known, found = work.arithmetic, []
     for row in rows:
         if row.key in known:
             for criterion, error, threshold in scores(known[row.key], row):
                 scored = {"best_test": error, "threshold": threshold}
                 kept = {name: value for name, value in row.scores.items() if name != "snapped_test"}
-                yield replace(row, labels={**row.labels, "criterion": criterion}, scores={**kept, **scored})
+                found.append(replace(row, labels={**row.labels, "criterion": criterion}, scores={**kept, **scored}))
+    return found
 
 
 def scores(training: Training, row: Row) -> Iterator[tuple[str, float, float]]:
@@ -100,7 +100,7 @@ def scores(training: Training, row: Row) -> Iterator[tuple[str, float, float]]:
         yield EARLY, float(row.curves["test"][before]), early
 
 
-def compare(rows: Sequence[Row]) -> Comparison:
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
     return comparison(
         rows,
         title="Primer 2022, Appendix E: other criteria of success",
@@ -129,10 +129,6 @@ def claims(compared: Comparison) -> list[Claim]:
     ]  # fmt: skip
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    return comparison_page(lambda _, options: compare(list(judged(work, rows))), claims)(work, rows, folder)
-
-
 def work_list(options: Options) -> list[Training]:
     return trainings(list(TABLES.values()), options)
 
@@ -142,7 +138,7 @@ EXPERIMENTS = [
         id="primer2022/appendix-e",
         title="Appendix E: the runs of Tables 9 to 12 judged by MAPE, by correlation and by other thresholds",
         trainings=work_list,
-        show=show,
+        show=comparison_page(compare, claims, prepare=judged),
         about=about("primer2022", "appendix-e"),
         reasons=reasons("primer2022", "appendix-e"),
         units=tuple(dict.fromkeys(name for recipes in RECIPES.values() for name in recipes)),

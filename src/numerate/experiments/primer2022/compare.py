@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import ACCURACY, accuracies, retested
 from numerate.experiments.recipe import Recipe
@@ -66,7 +65,7 @@ def judged(work: Work, rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def compared_rows(rows: Sequence[Row], options: Options) -> Comparison:
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
     return comparison(
         rows,
         title="Primer 2022: comparisons with the NSR",
@@ -134,17 +133,12 @@ def claims(compared: Comparison) -> list[Claim]:
     ]
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    page = comparison_page(lambda _, options: compared_rows(judged(work, rows), options), claims)
-    return page(work, rows, folder)
-
-
 EXPERIMENTS = [
     Experiment(
         id="primer2022/compare",
         title="NSR: < > = ≠ ≤ ≥ of whole and real numbers, extrapolation, redundancy 1 to 10",
         trainings=trainings,
-        show=show,
+        show=comparison_page(compare, claims, prepare=judged),
         about=about("primer2022", "compare"),
         reasons=reasons("primer2022", "nsr", "compare"),
         units=[*map(named, PATHS["paper"]), "MLP"],

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import two_layers
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.recipe import Recipe
@@ -82,8 +81,8 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
     return comparison(rows, title="Primer 2022: logic with the NLRL", layout=layout, metrics=(SUCCESS, SOLVED_AT))
 
 
-def claims(work_rows: Sequence[Row], compared: Comparison) -> list[Claim]:
-    """Sentences of 7.1."""
+def claims(compared: Comparison) -> list[Claim]:
+    """Sentences of 7.1; the last also looks at how long runs took."""
 
     def counts(name: str, hidden: Sequence[float] | None = None) -> tuple[int, int]:
         cells = [c.measured for c in compared.cells if c.series == name and (hidden is None or c.x in hidden)]
@@ -100,7 +99,7 @@ def claims(work_rows: Sequence[Row], compared: Comparison) -> list[Claim]:
     differ = boschloo(only, single) < 0.05
     places = _both_solved(compared, FULL, AND)
     faster = sum(a < b for a, b in places)
-    seconds = {name: _seconds(work_rows, name) for name in (FULL, AND)}
+    seconds = {name: _seconds(compared.rows, name) for name in (FULL, AND)}
     return [
         Claim(
             "Increasing the units improves performance until a saturation point is reached.",
@@ -153,17 +152,12 @@ def _seconds(rows: Sequence[Row], name: str) -> float:
     return sum(seconds) / len(seconds) if seconds else 0.0
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    """A comparison whose claims also look at how long runs took."""
-    return comparison_page(compare, lambda compared: claims(rows, compared))(work, rows, folder)
-
-
 EXPERIMENTS = [
     Experiment(
         id="primer2022/logic",
         title="NLRL: AND, OR, NOT, XOR, ×, a mean, identity and a constant, 1 to 16 hidden units, three forms",
         trainings=trainings,
-        show=show,
+        show=comparison_page(compare, claims),
         about=about("primer2022", "logic"),
         reasons=reasons("primer2022", "logic"),
         units=MODELS,

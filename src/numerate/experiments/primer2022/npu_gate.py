@@ -1,6 +1,7 @@
 """Heim et al.'s toy for the relevance gate: choose one of two inputs, the other always near zero."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ FOUND = 1e-3
 GATES = {"no gate": None, "g = (½, ½)": (0.5, 0.5), "g = (1, 0)": (1.0, 0.0)}
 
 
+@cache
 def examples() -> tuple[Tensor, Tensor]:
     """x₁ uniform on [0, 2), x₂ on [−0.05, 0.05), y = x₁."""
     u = uniform(0, Domain.TRAIN, 0, 2 * EXAMPLES).double().view(EXAMPLES, 2)
@@ -52,6 +54,7 @@ def grid(points: int) -> tuple[Tensor, Tensor, Tensor]:
     return first, second, torch.stack([x, y], -1).flatten(0, 1)
 
 
+@cache
 def slopes(points: int) -> dict[str, np.ndarray]:
     """Size of the gradient over both weights [w₂, w₁], for each gate."""
     _, _, starts = grid(points)

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import ACCURACY, ROUNDED, Fold, Tally, accuracies, retested
 from numerate.experiments.recipe import Recipe
@@ -148,17 +147,15 @@ def _listed(values: Mapping[tuple[str, float], float], at: float) -> str:
 
 
 def experiment(name: str) -> Experiment:
-    def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-        page = comparison_page(
-            lambda _, options: compare(name, judged(name, work, rows)), lambda compared: claims(name, compared)
-        )
-        return page(work, rows, folder)
-
     return Experiment(
         id=f"primer2022/{name}",
         title=f"NSR and NAU along a list: {KINDS[name].title}",
         trainings=lambda options: trainings(name, options),
-        show=show,
+        show=comparison_page(
+            lambda rows, options: compare(name, rows),
+            lambda compared: claims(name, compared),
+            prepare=lambda work, rows: judged(name, work, rows),
+        ),
         about=about("primer2022", name),
         reasons=reasons("primer2022", "nsr", "sequences"),
         units=list(map(named, PATHS)),

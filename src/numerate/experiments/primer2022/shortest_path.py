@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import ACCURACY, RIGHT, ROUNDED, Relax, accuracies, kept_rounded
 from numerate.experiments.recipe import Recipe
@@ -116,7 +115,7 @@ def judged(work: Work, rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def compare(rows: Sequence[Row]) -> Comparison:
+def compare(rows: Sequence[Row], options: Options) -> Comparison:
     return comparison(
         rows,
         title="Primer 2022: shortest paths with NSR and NAU",
@@ -134,10 +133,11 @@ def compare(rows: Sequence[Row]) -> Comparison:
     )
 
 
-def claims(rows: Sequence[Row], compared: Comparison) -> list[Claim]:
+def claims(compared: Comparison) -> list[Claim]:
     """Sentences of 7.2, and ours on rounding, by the run with the smallest validation error."""
     if len(compared.xs) < 2:
         return []
+    rows = compared.rows
     best = min(rows, key=lambda row: row.scores["best_validation"])
     mine = {(row.labels["weights"], row.labels["nodes"]): row.scores for row in rows if row.key == best.key}
     accuracy = {place: 1 - scores["best_test"] for place, scores in mine.items()}
@@ -171,18 +171,12 @@ def claims(rows: Sequence[Row], compared: Comparison) -> list[Claim]:
     ]
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    retested = judged(work, rows)
-    page = comparison_page(lambda _, options: compare(retested), lambda compared: claims(retested, compared))
-    return page(work, rows, folder)
-
-
 EXPERIMENTS = [
     Experiment(
         id="primer2022/shortest-path",
         title="NSR and NAU as a message-passing network: Bellman–Ford, larger graphs, heavier edges",
         trainings=trainings,
-        show=show,
+        show=comparison_page(compare, claims, prepare=judged),
         about=about("primer2022", "shortest-path"),
         reasons=reasons("primer2022", "nsr", "shortest-path"),
         units=list(map(named, PATHS)),

@@ -1,15 +1,14 @@
 """Figures 4 and 5: copying and adding, and forget gates before and after. Figure 12: can gates learn to forget?"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.models import sequence_model
 from numerate.experiments.pages import picture_page
 from numerate.experiments.recipe import Recipe
@@ -87,53 +86,64 @@ def figure4_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
 # ---------------------------------------------------------------- Figure 5
 
 
-def show_figure5(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    found = forget.found_in(work, rows)
-    lag = COPYING[work.options.size].length - 20
-    beyond = {unit: float((of.timescales > EXTREME * lag).mean()) for unit, of in found.items()}
-    solved = {unit: bool(np.isfinite(runs.times(members[:1])).all()) for unit, members in runs.by_unit(rows).items()}
+@dataclass(frozen=True)
+class Gates:
+    """The runs, the forget gates of each unit's first run, and whether that run is solved."""
 
-    def draw(rows: Sequence[Row], options: Options) -> Page:
-        lines = [
-            [
-                unit, "yes" if solved[unit] else "no", f"{(1 / (1 - of.before)).max():,.0f}",
-                f"{of.timescales[-1]:,.0f}", f"{beyond[unit]:.0%}",
-            ]
-            for unit, of in found.items()
-        ]  # fmt: skip
-        header = [
-            "gate",
-            "solved",
-            "longest timescale before",
-            "after",
-            f"units beyond {EXTREME * lag:.0f} steps after",
+    rows: Sequence[Row]
+    found: dict[str, forget.Forgetting]
+    solved: dict[str, bool]
+    extreme: float
+    """Steps beyond which a timescale is extremal."""
+
+    @classmethod
+    def of(cls, work: Work, rows: Sequence[Row]) -> "Gates":
+        first = {unit: members[:1] for unit, members in runs.by_unit(rows).items()}
+        solved = {unit: bool(np.isfinite(runs.times(run)).all()) for unit, run in first.items()}
+        lag = COPYING[work.options.size].length - 20
+        return cls(rows, forget.found_in(work, rows), solved, EXTREME * lag)
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Share of a layer's units whose timescale is extremal."""
+        return {unit: float((of.timescales > self.extreme).mean()) for unit, of in self.found.items()}
+
+
+def draw_figure5(gates: Gates, options: Options) -> Page:
+    lines = [
+        [
+            unit, "yes" if gates.solved[unit] else "no", f"{(1 / (1 - of.before)).max():,.0f}",
+            f"{of.timescales[-1]:,.0f}", f"{gates.beyond[unit]:.0%}",
         ]
-        return Page(
-            "UR gates, Figure 5: forget gates before and after copying",
-            pictures=[forget.picture(found, rows)],
-            tables=[TextTable("Timescales, from mean forget activations", header, lines)],
-        )
+        for unit, of in gates.found.items()
+    ]  # fmt: skip
+    header = ["gate", "solved", "longest timescale before", "after", f"units beyond {gates.extreme:.0f} steps after"]
+    return Page(
+        "UR gates, Figure 5: forget gates before and after copying",
+        pictures=[forget.picture(gates.found, gates.rows)],
+        tables=[TextTable("Timescales, from mean forget activations", header, lines)],
+    )
 
-    def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
-        have = [beyond[unit] > 0 for unit in found if solved[unit]]
-        numbers = ", ".join(f"{unit} {'' if solved[unit] else 'not '}solved, {beyond[unit]:.0%}" for unit in found)
-        chrono = {unit: float(np.median(of.before)) for unit, of in found.items()}
-        paper = options.size == "paper"
-        return [
-            Claim(
-                "Extremal gate activations are necessary to solve the task (our test: every solved run has units whose "
-                f"timescale exceeds a tenth of the lag, {EXTREME * lag:.0f} steps).",
-                f"units beyond it: {numbers}.",
-                all(have) if have and paper else None,
-            ),
-            Claim(
-                "Initialising the activations near 1 is helpful (our test: the gate that starts highest is solved).",
-                ", ".join(f"{unit} {value:.2f}" for unit, value in chrono.items()) + " at the start, median of units.",
-                solved[max(chrono, key=lambda unit: chrono[unit])] if paper and any(solved.values()) else None,
-            ),
-        ]
 
-    return picture_page(draw, claims)(work, rows, folder)
+def figure5_claims(gates: Gates, options: Options) -> list[Claim]:
+    found, solved, beyond = gates.found, gates.solved, gates.beyond
+    have = [beyond[unit] > 0 for unit in found if solved[unit]]
+    numbers = ", ".join(f"{unit} {'' if solved[unit] else 'not '}solved, {beyond[unit]:.0%}" for unit in found)
+    chrono = {unit: float(np.median(of.before)) for unit, of in found.items()}
+    paper = options.size == "paper"
+    return [
+        Claim(
+            "Extremal gate activations are necessary to solve the task (our test: every solved run has units whose "
+            f"timescale exceeds a tenth of the lag, {gates.extreme:.0f} steps).",
+            f"units beyond it: {numbers}.",
+            all(have) if have and paper else None,
+        ),
+        Claim(
+            "Initialising the activations near 1 is helpful (our test: the gate that starts highest is solved).",
+            ", ".join(f"{unit} {value:.2f}" for unit, value in chrono.items()) + " at the start, median of units.",
+            solved[max(chrono, key=lambda unit: chrono[unit])] if paper and any(solved.values()) else None,
+        ),
+    ]
 
 
 # ---------------------------------------------------------------- Figure 12
@@ -175,55 +185,71 @@ def forgetting_trainings(options: Options) -> list[NetworkTraining]:
     ]
 
 
-def show_figure12(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    found = forget.found_in(work, rows)
-    groups = runs.by_unit(rows)
-    shortest = {unit: float(of.timescales[0]) for unit, of in found.items()}
-    left = {unit: runs.middle(runs.last_losses(members)) for unit, members in groups.items()}
-    solved = {unit: bool(np.isfinite(runs.middle(runs.times(members)))) for unit, members in groups.items()}
+@dataclass(frozen=True)
+class Started:
+    """The runs, and by unit: its forget gates, its median loss at the end, and whether its median run is solved."""
 
-    def draw(rows: Sequence[Row], options: Options) -> Page:
-        low = min(0.9, *(float(min(of.before.min(), of.after.min())) for of in found.values()))
-        lines = [
-            [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{shortest[unit]:,.1f}", f"{left[unit]:.1%}"]
-            for unit, of in found.items()
-        ]
-        header = ["gate", "shortest timescale before", "after", "loss left"]
-        return Page(
-            "UR gates, Figure 12: forgetting after an extremal start",
-            pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],
-            tables=[TextTable("From mean forget activations", header, lines), runs.table(rows)],
-        )
+    rows: Sequence[Row]
+    found: dict[str, forget.Forgetting]
+    left: dict[str, float]
+    solved: dict[str, bool]
 
-    def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
-        ran = options.size != "smoke" and options.steps is None
-        refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
-        numbers = ", ".join(
-            f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
-        )
-        pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
-        both = "LSTM" in found and "UR-LSTM" in found
-        return [
-            Claim(
-                "R-LSTM is able to solve the task; so is UR-LSTM, by the caption (our test: the median run of one of "
-                "them has a test error below 0.01).",
-                f"{numbers}.",
-                any(solved[unit] for unit in refined) if refined and ran else None,
-            ),
-            Claim(
-                "The LSTM is stuck after 10,000 iterations (our test: its median run is not solved).",
-                f"{numbers}.",
-                not solved["LSTM"] if "LSTM" in found and ran else None,
-            ),
-            Claim(
-                "The smallest forget unit of UR-LSTM after training has a timescale over an order of magnitude smaller "
-                "than that of the LSTM.",
-                f"shortest timescales: {pairs}.",
-                shortest["LSTM"] > 10 * shortest["UR-LSTM"] if both and ran else None,
-            ),
-        ]
+    @classmethod
+    def of(cls, work: Work, rows: Sequence[Row]) -> "Started":
+        groups = runs.by_unit(rows)
+        left = {unit: runs.middle(runs.last_losses(members)) for unit, members in groups.items()}
+        solved = {unit: bool(np.isfinite(runs.middle(runs.times(members)))) for unit, members in groups.items()}
+        return cls(rows, forget.found_in(work, rows), left, solved)
 
-    return picture_page(draw, claims)(work, rows, folder)
+    @property
+    def shortest(self) -> dict[str, float]:
+        """The shortest timescale after training."""
+        return {unit: float(of.timescales[0]) for unit, of in self.found.items()}
+
+
+def draw_figure12(started: Started, options: Options) -> Page:
+    rows, found = started.rows, started.found
+    low = min(0.9, *(float(min(of.before.min(), of.after.min())) for of in found.values()))
+    lines = [
+        [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{started.shortest[unit]:,.1f}", f"{started.left[unit]:.1%}"]
+        for unit, of in found.items()
+    ]
+    header = ["gate", "shortest timescale before", "after", "loss left"]
+    return Page(
+        "UR gates, Figure 12: forgetting after an extremal start",
+        pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],
+        tables=[TextTable("From mean forget activations", header, lines), runs.table(rows)],
+    )
+
+
+def figure12_claims(started: Started, options: Options) -> list[Claim]:
+    found, left, solved, shortest = started.found, started.left, started.solved, started.shortest
+    ran = options.size != "smoke" and options.steps is None
+    refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
+    numbers = ", ".join(
+        f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
+    )
+    pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
+    both = "LSTM" in found and "UR-LSTM" in found
+    return [
+        Claim(
+            "R-LSTM is able to solve the task; so is UR-LSTM, by the caption (our test: the median run of one of "
+            "them has a test error below 0.01).",
+            f"{numbers}.",
+            any(solved[unit] for unit in refined) if refined and ran else None,
+        ),
+        Claim(
+            "The LSTM is stuck after 10,000 iterations (our test: its median run is not solved).",
+            f"{numbers}.",
+            not solved["LSTM"] if "LSTM" in found and ran else None,
+        ),
+        Claim(
+            "The smallest forget unit of UR-LSTM after training has a timescale over an order of magnitude smaller "
+            "than that of the LSTM.",
+            f"shortest timescales: {pairs}.",
+            shortest["LSTM"] > 10 * shortest["UR-LSTM"] if both and ran else None,
+        ),
+    ]
 
 
 EXPERIMENTS = [
@@ -241,7 +267,7 @@ EXPERIMENTS = [
         id="ur2020/figure5",
         title="Figure 5: forget gates before and after copying",
         trainings=lambda options: memory_trainings([COPYING], options),
-        show=show_figure5,
+        show=picture_page(draw_figure5, figure5_claims, prepare=Gates.of),
         about=about("ur2020", "figure5"),
         reasons=reasons("ur2020", "synthetic"),
         quick_reasons=reasons("ur2020", "synthetic-quick"),
@@ -251,7 +277,7 @@ EXPERIMENTS = [
         id="ur2020/figure12",
         title="Figure 12: forgetting after an extremal start",
         trainings=forgetting_trainings,
-        show=show_figure12,
+        show=picture_page(draw_figure12, figure12_claims, prepare=Started.of),
         about=about("ur2020", "figure12"),
         reasons=reasons("ur2020", "forgetting"),
         units=STARTED,

@@ -60,6 +60,8 @@ class CudaDiagonalLoop:
     gx and outputs are of ``dtype``, float32, bfloat16 or float16; the state and all sums are float32.
     """
 
+    takes_models = True
+
     def __init__(self, coefficients: Coefficients, lanes: Lanes, dtype: torch.dtype, device: torch.device) -> None:
         if dtype not in STORAGE:
             raise NotLowered(f"{dtype} on a GPU")
@@ -82,20 +84,19 @@ class CudaDiagonalLoop:
             self._kernels[direction, name, packed] = nvrtc.kernel(source, name, self.device, THREADS)
         return self._kernels[direction, name, packed]
 
-    def warps(self, walk: Walk) -> int:
-        """Warps of one segment."""
-        return walk.batch * ceil(self.lanes.units / 32)
+    def warps(self, batch: int) -> int:
+        """Warps of one segment of so many rows."""
+        return batch * ceil(self.lanes.units / 32)
 
     def forward(self, walk: Walk, gx: Tensor, state: Tensor, extra: Tensor, keep: bool) -> tuple[Tensor, Tensor, Any]:
         """Outputs, final state, and with ``keep`` the state before each chunk and the decay of each segment."""
-        plan = _Plan(self, walk)
+        plan = _Plan(self, walk, len(extra))
         out, final = gx.new_empty(len(gx), self.lanes.out), torch.empty_like(state)
         kept = state.new_empty(plan.chunks if keep else plan.segments, *state.shape)
         decay, reached = plan.between(state), plan.between(state)
-        rows_each = walk.batch // len(extra)
         if plan.segments > 1:
             survey = self.kernel("forward", "survey", walk.packed)
-            survey.launch(plan.blocks, gx, extra, decay, reached, *plan.arguments, rows_each)
+            survey.launch(plan.blocks, gx, extra, decay, reached, *plan.arguments)
             arguments = (*plan.sizes, int(keep))
             self.kernel("forward", "join", walk.packed).launch(
                 plan.joining, decay, reached, state, kept, plan.lengths, *arguments
@@ -103,24 +104,24 @@ class CudaDiagonalLoop:
         else:
             kept[0] = state
         walking = self.kernel("forward", "forward", walk.packed)
-        walking.launch(plan.blocks, gx, extra, kept, final, out, *plan.arguments, rows_each, int(keep))
+        walking.launch(plan.blocks, gx, extra, kept, final, out, *plan.arguments, int(keep))
         return out, final, (kept, decay) if keep else ()
 
     def backward(
         self, walk: Walk, gx: Tensor, extra: Tensor, kept: Sequence[Tensor], dout: Tensor | None, dfinal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of gx, of the initial state and of the extra arrays."""
-        plan, lanes, (states, decay) = _Plan(self, walk), self.lanes, kept
-        above, rows_each = 0 if dout is None else dout, walk.batch // len(extra)
+        plan, lanes, (states, decay) = _Plan(self, walk, len(extra)), self.lanes, kept
+        above = 0 if dout is None else dout
         grad = dfinal.new_empty(plan.segments, *dfinal.shape)
         dgx = gx.new_empty(len(gx), lanes.columns * lanes.units)
         tiles = ceil(lanes.units / 32)
         dshared = dfinal.new_empty(len(gx) if lanes.shared else 0, tiles, 2 * lanes.modes)
-        dextra = dfinal.new_zeros(plan.segments, walk.batch, *extra.shape[1:])
+        dextra = dfinal.new_zeros(plan.segments, plan.batch, *extra.shape[1:])
         if plan.segments > 1:
             reached = plan.between(dfinal)
             survey = self.kernel("backward", "survey_gradients", walk.packed)
-            survey.launch(plan.blocks, gx, extra, above, reached, *plan.arguments, rows_each)
+            survey.launch(plan.blocks, gx, extra, above, reached, *plan.arguments)
             self.kernel("backward", "join_gradients", walk.packed).launch(
                 plan.joining, decay, reached, dfinal, grad, plan.lengths, *plan.sizes
             )
@@ -128,32 +129,32 @@ class CudaDiagonalLoop:
             grad[0] = dfinal
         walking = self.kernel("backward", "backward", walk.packed)
         walking.launch(
-            plan.blocks, gx, extra, states, above, grad, dgx, dshared, dextra, *plan.arguments, rows_each
+            plan.blocks, gx, extra, states, above, grad, dgx, dshared, dextra, *plan.arguments
         )  # fmt: skip
         if lanes.shared:
             dgx = torch.cat((dgx, dshared.sum(1).to(dgx.dtype)), -1)
-        summed = dextra.sum(0).unflatten(0, (len(extra), rows_each)).sum(1)
+        summed = dextra.sum(0).unflatten(0, (len(extra), walk.batch)).sum(1)
         return dgx, grad[0], summed
 
 
 class _Plan:
     """How one walk is cut, and the last arguments of its kernels."""
 
-    def __init__(self, loop: CudaDiagonalLoop, walk: Walk) -> None:
-        self.steps, self.batch, self.device = len(walk.batch_sizes), walk.batch, loop.device
-        self.chunks, warps = ceil(self.steps / loop.lanes.chunk), loop.warps(walk)
+    def __init__(self, loop: CudaDiagonalLoop, walk: Walk, models: int = 1) -> None:
+        self.steps, self.batch, self.device = len(walk.batch_sizes), models * walk.batch, loop.device
+        self.chunks, warps = ceil(self.steps / loop.lanes.chunk), loop.warps(self.batch)
         self.segments = segments(self.chunks, warps, loop.processors)
         self.each = ceil(self.chunks / self.segments)
         self.segments = ceil(self.chunks / self.each)
         self.blocks = ceil(warps * self.segments * 32 / THREADS)
-        self.joining = ceil(walk.batch * loop.lanes.modes * loop.lanes.units / THREADS)
+        self.joining = ceil(self.batch * loop.lanes.modes * loop.lanes.units / THREADS)
         self.starts: Tensor | int = 0
         self.lengths: Tensor | int = 0
         if walk.packed:
             self.starts = torch.tensor(walk.starts, device=self.device)
             self.lengths = lengths(walk).to(self.device)
-        self.sizes = (self.steps, self.batch, self.segments, self.each)
-        self.arguments = (self.starts, self.lengths, *self.sizes, int(walk.reverse))
+        self.sizes = (self.steps, self.batch, walk.batch, self.segments, self.each)
+        self.arguments = (self.starts, self.lengths, *self.sizes, int(walk.reverse), sum(walk.batch_sizes))
 
     def between(self, like: Tensor) -> Tensor:
         """A number for each segment and each number of the state; nothing if there is one segment."""

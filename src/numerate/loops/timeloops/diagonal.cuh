@@ -20,21 +20,24 @@ INLINE float over_warp(float value) {
 }
 #endif
 
-// Where a thread is. `segments` of `each` chunks; `starts` and `lengths` may be null if all rows are alike.
+// Where a thread is. `batch` rows in all, `rows_each` of each model; arrays with a row per step have `total` rows for each
+// model. `segments` of `each` chunks; `starts` and `lengths`, of one model, may be null if all rows are alike.
 struct Place {
-  int64 warp, row, segment, batch, steps, each, reverse, length, chunks;
+  int64 warp, row, model, origin, segment, batch, steps, rows_each, each, reverse, length, chunks;
   const int64 *starts;
   int unit, tile;
   bool alive, idle;
 
-  INLINE Place(const int64 *starts, const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each, int64 reverse)
-      : batch(batch), steps(steps), each(each), reverse(reverse), starts(starts) {
+  INLINE Place(const int64 *starts, const int64 *lengths, int64 steps, int64 batch, int64 rows_each, int64 segments,
+               int64 each, int64 reverse, int64 total)
+      : batch(batch), steps(steps), rows_each(rows_each), each(each), reverse(reverse), starts(starts) {
     warp = int64(blockIdx.x) * WARPS + threadIdx.x / 32;
     tile = int(warp % TILES), row = warp / TILES % batch, segment = warp / TILES / batch;
+    model = row / rows_each, origin = model * total + row % rows_each;
     idle = segment >= segments;
     const int own = tile * 32 + threadIdx.x % 32;
     alive = own < UNITS, unit = alive ? own : UNITS - 1;
-    length = PACKED && !idle ? lengths[row] : steps;
+    length = PACKED && !idle ? lengths[row % rows_each] : steps;
     chunks = (length + CHUNK - 1) / CHUNK;
   }
   INLINE int64 first() const { return segment * each; }  // chunk of the segment
@@ -42,7 +45,7 @@ struct Place {
   INLINE int count(int64 chunk) const { return length - chunk * CHUNK < CHUNK ? int(length - chunk * CHUNK) : CHUNK; }
   INLINE int64 at(int64 chunk, int k) const {
     const int64 step = chunk * CHUNK + k, t = reverse ? length - 1 - step : step;
-    return PACKED ? starts[t] + row : t * batch + row;
+    return origin + (PACKED ? starts[t] : t * rows_each);
   }
   INLINE int64 lane(int part, int n) const { return (part * MODES + n) * UNITS + unit; }
 };
@@ -60,9 +63,9 @@ INLINE float into(const Place &here, const S *gx, int64 chunk, int k, int n) {
 INLINE float out_of(const Place &here, const S *gx, int64 chunk, int k, int n) {
   return SHARED ? number(gx[here.at(chunk, k) * WIDTH + COLUMNS * UNITS + MODES + n]) : 1.0f;
 }
-INLINE void load_extras(const Place &here, const float *extra, int64 rows_each, int n, float *own) {
+INLINE void load_extras(const Place &here, const float *extra, int n, float *own) {
   UNROLL for (int k = 0; k < EXTRAS; k++)
-    own[k] = extra[((here.row / rows_each * EXTRAS + k) * MODES + n) * UNITS + here.unit];
+    own[k] = extra[((here.model * EXTRAS + k) * MODES + n) * UNITS + here.unit];
 }
 INLINE void times(const float *a, float *s) {  // s = a s
   if (PARTS == 1) {
@@ -88,8 +91,8 @@ INLINE void advance(const float *coefficient, float factor, float *s) {
 #ifdef FORWARD
 // From state 0 through each segment but the last: product of a (`decay`) and state at its end, (segments, batch, LANES).
 KERNEL void survey(const S *gx, const float *extra, float *decay, float *reached, const int64 *starts, const int64 *lengths,
-                   int64 steps, int64 batch, int64 segments, int64 each, int64 reverse, int64 rows_each) {
-  const Place here(starts, lengths, steps, batch, segments, each, reverse);
+                   int64 steps, int64 batch, int64 rows_each, int64 segments, int64 each, int64 reverse, int64 total) {
+  const Place here(starts, lengths, steps, batch, rows_each, segments, each, reverse, total);
   if (here.idle) return;
   float *const products = decay + (here.segment * batch + here.row) * LANES;
   float *const ends = reached + (here.segment * batch + here.row) * LANES;
@@ -99,7 +102,7 @@ KERNEL void survey(const S *gx, const float *extra, float *decay, float *reached
     load_columns(here, gx, chunk, count, column);
     for (int n = 0; n < MODES; n++) {
       float own[EXTRAS + 1], s[PARTS], a[PARTS];
-      load_extras(here, extra, rows_each, n, own);
+      load_extras(here, extra, n, own);
       UNROLL for (int part = 0; part < PARTS; part++) {
         s[part] = chunk == here.first() ? 0.0f : ends[here.lane(part, n)];
         a[part] = chunk == here.first() ? float(part == 0) : products[here.lane(part, n)];
@@ -120,11 +123,11 @@ KERNEL void survey(const S *gx, const float *extra, float *decay, float *reached
 // The states where segments begin, put into `kept`: at their first chunk, or at the segment's number if only those are
 // kept (`all` is 0). A thread for each number of a mode and row.
 KERNEL void join(const float *decay, const float *reached, const float *initial, float *kept, const int64 *lengths,
-                 int64 steps, int64 batch, int64 segments, int64 each, int64 all) {
+                 int64 steps, int64 batch, int64 rows_each, int64 segments, int64 each, int64 all) {
   const int64 index = int64(blockIdx.x) * WARPS * 32 + threadIdx.x;
   if (index >= batch * MODES * UNITS) return;
   const int64 row = index / (MODES * UNITS), lane = index % (MODES * UNITS);
-  const int64 chunks = ((PACKED ? lengths[row] : steps) + CHUNK - 1) / CHUNK;
+  const int64 chunks = ((PACKED ? lengths[row % rows_each] : steps) + CHUNK - 1) / CHUNK;
   float s[PARTS];
   UNROLL for (int part = 0; part < PARTS; part++) s[part] = initial[row * LANES + part * MODES * UNITS + lane];
   for (int64 segment = 0; segment < segments && segment * each < chunks; segment++) {
@@ -142,9 +145,9 @@ KERNEL void join(const float *decay, const float *reached, const float *initial,
 
 // kept: (chunks, batch, LANES) if `all`, else (segments, batch, LANES); final: (batch, LANES); out: (rows, OUT * UNITS).
 KERNEL void forward(const S *gx, const float *extra, float *kept, float *final, S *out, const int64 *starts,
-                    const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each, int64 reverse,
-                    int64 rows_each, int64 all) {
-  const Place here(starts, lengths, steps, batch, segments, each, reverse);
+                    const int64 *lengths, int64 steps, int64 batch, int64 rows_each, int64 segments, int64 each,
+                    int64 reverse, int64 total, int64 all) {
+  const Place here(starts, lengths, steps, batch, rows_each, segments, each, reverse, total);
   if (here.idle) return;
   for (int64 chunk = here.first(); chunk < here.end(); chunk++) {
     const int count = here.count(chunk);
@@ -158,7 +161,7 @@ KERNEL void forward(const S *gx, const float *extra, float *kept, float *final, 
     const bool stored_there = here.alive && (chunk + 1 < here.end() || chunk + 1 == here.chunks);
     for (int n = 0; n < MODES; n++) {
       float own[EXTRAS + 1], s[PARTS];
-      load_extras(here, extra, rows_each, n, own);
+      load_extras(here, extra, n, own);
       UNROLL for (int part = 0; part < PARTS; part++) s[part] = from[here.lane(part, n)];
       UNROLL for (int k = 0; k < CHUNK; k++) if (k < count) {
         float coefficient[COEFFICIENTS], saved[SAVED + 1];
@@ -199,9 +202,9 @@ INLINE void pull_output(const float *coefficient, const float *dy, float factor,
 
 // From gradient 0 back through each segment but the first: the gradient at its beginning, (segments, batch, LANES).
 KERNEL void survey_gradients(const S *gx, const float *extra, const S *dout, float *reached, const int64 *starts,
-                             const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each, int64 reverse,
-                             int64 rows_each) {
-  const Place here(starts, lengths, steps, batch, segments, each, reverse);
+                             const int64 *lengths, int64 steps, int64 batch, int64 rows_each, int64 segments, int64 each,
+                             int64 reverse, int64 total) {
+  const Place here(starts, lengths, steps, batch, rows_each, segments, each, reverse, total);
   if (here.idle) return;
   float *const begins = reached + (here.segment * batch + here.row) * LANES;
   for (int64 chunk = here.end() - 1; chunk >= here.first(); chunk--) {
@@ -211,7 +214,7 @@ KERNEL void survey_gradients(const S *gx, const float *extra, const S *dout, flo
     load_gradients(here, dout, chunk, count, dy);
     for (int n = 0; n < MODES; n++) {
       float own[EXTRAS + 1], g[PARTS];
-      load_extras(here, extra, rows_each, n, own);
+      load_extras(here, extra, n, own);
       UNROLL for (int part = 0; part < PARTS; part++)
         g[part] = chunk == here.end() - 1 ? 0.0f : begins[here.lane(part, n)];
       UNROLL for (int k = CHUNK - 1; k >= 0; k--) if (k < count) {
@@ -227,11 +230,11 @@ KERNEL void survey_gradients(const S *gx, const float *extra, const S *dout, flo
 
 // The gradients where segments end, (segments, batch, LANES); decay as in the forward walk.
 KERNEL void join_gradients(const float *decay, const float *reached, const float *dfinal, float *grad,
-                           const int64 *lengths, int64 steps, int64 batch, int64 segments, int64 each) {
+                           const int64 *lengths, int64 steps, int64 batch, int64 rows_each, int64 segments, int64 each) {
   const int64 index = int64(blockIdx.x) * WARPS * 32 + threadIdx.x;
   if (index >= batch * MODES * UNITS) return;
   const int64 row = index / (MODES * UNITS), lane = index % (MODES * UNITS);
-  const int64 chunks = ((PACKED ? lengths[row] : steps) + CHUNK - 1) / CHUNK;
+  const int64 chunks = ((PACKED ? lengths[row % rows_each] : steps) + CHUNK - 1) / CHUNK;
   float g[PARTS];
   UNROLL for (int part = 0; part < PARTS; part++) g[part] = dfinal[row * LANES + part * MODES * UNITS + lane];
   for (int64 segment = (chunks - 1) / each; segment >= 0; segment--) {
@@ -249,9 +252,9 @@ KERNEL void join_gradients(const float *decay, const float *reached, const float
 // grad: (segments, batch, LANES), the gradient where each segment ends at first and where it begins at last; dgx: (rows,
 // COLUMNS * UNITS); dshared: (rows, TILES, 2, MODES), for each warp; dextra: (segments, batch, EXTRAS, MODES, UNITS), 0.
 KERNEL void backward(const S *gx, const float *extra, const float *kept, const S *dout, float *grad, S *dgx, float *dshared,
-                     float *dextra, const int64 *starts, const int64 *lengths, int64 steps, int64 batch, int64 segments,
-                     int64 each, int64 reverse, int64 rows_each) {
-  const Place here(starts, lengths, steps, batch, segments, each, reverse);
+                     float *dextra, const int64 *starts, const int64 *lengths, int64 steps, int64 batch, int64 rows_each,
+                     int64 segments, int64 each, int64 reverse, int64 total) {
+  const Place here(starts, lengths, steps, batch, rows_each, segments, each, reverse, total);
   if (here.idle) return;
   float *const running = grad + (here.segment * batch + here.row) * LANES;
   float *const sums = dextra + (here.segment * batch + here.row) * EXTRAS * MODES * UNITS;
@@ -263,7 +266,7 @@ KERNEL void backward(const S *gx, const float *extra, const float *kept, const S
     UNROLL for (int k = 0; k < CHUNK; k++) UNROLL for (int c = 0; c < COLUMNS; c++) dcolumn[k][c] = 0;
     for (int n = 0; n < MODES; n++) {
       float own[EXTRAS + 1], down[EXTRAS + 1], s[PARTS], g[PARTS], before[CHUNK][PARTS];
-      load_extras(here, extra, rows_each, n, own);
+      load_extras(here, extra, n, own);
       UNROLL for (int k = 0; k < EXTRAS; k++) down[k] = 0;
       UNROLL for (int part = 0; part < PARTS; part++) {
         s[part] = kept[(chunk * batch + here.row) * LANES + here.lane(part, n)];

@@ -1,7 +1,8 @@
 // The walk along time of a diagonal recurrence, state' = a state + b, around the emitted functions `forward_row` (from the
 // columns and extra vectors to the coefficients a, b and, if the output is a sum over the modes, c) and `backward_row`.
 //
-// Row b of step t lies at starts[t] + b of every array with a row per step; the sequence of row b has lengths[b] steps.
+// Row b of step t lies at starts[t] + b of every array with a row per step; the sequence of row b has lengths[b] steps. Of
+// several models, each has `rows_each` rows, its own extra vectors, and arrays of `total` rows after those of the last one.
 // Each call walks the sequences of the rows first, ..., last - 1 from end to end; calls may run side by side. Steps go in
 // chunks of CHUNK: the state before each chunk is kept, and the backward walk computes the states inside a chunk again.
 //
@@ -11,14 +12,17 @@ extern "C" void *malloc(__SIZE_TYPE__);
 extern "C" void free(void *);
 
 struct Walk {
-  int64_t batch, reverse, units, modes, saved, rows_each;  // rows_each: rows of each model
+  int64_t batch, reverse, units, modes, saved, rows_each, total;  // batch: rows of all models
   const int64_t *starts, *lengths;
 
-  INLINE int64_t row(int64_t b, int64_t step) const { return starts[reverse ? lengths[b] - 1 - step : step] + b; }
+  INLINE int64_t length(int64_t b) const { return lengths[b % rows_each]; }
+  INLINE int64_t row(int64_t b, int64_t step) const {
+    return b / rows_each * total + starts[reverse ? length(b) - 1 - step : step] + b % rows_each;
+  }
   INLINE int64_t width() const { return COLUMNS * units + (SHARED ? 2 * modes : 0); }
-  INLINE int64_t chunks(int64_t b) const { return (lengths[b] + CHUNK - 1) / CHUNK; }
+  INLINE int64_t chunks(int64_t b) const { return (length(b) + CHUNK - 1) / CHUNK; }
   INLINE int64_t count(int64_t b, int64_t chunk) const {
-    const int64_t left = lengths[b] - chunk * CHUNK;
+    const int64_t left = length(b) - chunk * CHUNK;
     return left < CHUNK ? left : CHUNK;
   }
   // A mode of a row: (batch, PARTS, modes, units), and of a model: (models, EXTRAS, modes, units).

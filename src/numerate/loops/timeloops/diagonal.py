@@ -10,6 +10,7 @@ walk computes the states inside a chunk again.
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,9 +21,19 @@ from numerate.loops.kernel.values import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops.pointwise import Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.rows import schedule_row
-from numerate.loops.timeloops.timeloop import Frame, Walk, address, by_plain_steps, gradients, preamble, threads
+from numerate.loops.timeloops.timeloop import (
+    Frame,
+    Walk,
+    address,
+    by_plain_steps,
+    gradients,
+    models_in_front,
+    preamble,
+)
+from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
+from numerate.torch_internals import is_mapped
 
 Coefficients = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
 """(columns, extras) -> a, b and, for a sum over the modes, c; a complex one as two, its real and imaginary part."""
@@ -137,9 +148,10 @@ class DiagonalLoop(Protocol):
         ...
 
     def forward(self, walk: Walk, gx: Tensor, state: Tensor, extra: Tensor, keep: bool) -> tuple[Tensor, Tensor, Any]:
-        """Outputs (rows, out), final state, and with ``keep`` a tuple of tensors for the backward walk.
+        """Outputs (models * rows, out), final state, and with ``keep`` a tuple of tensors for the backward walk.
 
-        state: (B, parts, modes, units); extra: (models, extras, modes, units), each model has B / models rows.
+        gx: (models * rows, width), one model's after the other's; state: (models * B, parts, modes, units); extra:
+        (models, extras, modes, units).
         """
         ...
 
@@ -152,6 +164,8 @@ class DiagonalLoop(Protocol):
 
 class CppDiagonalLoop:
     """The loop of one diagonal step on the CPU, for numbers of one type; raises ``NotLowered`` or ``NoCompiler``."""
+
+    takes_models = True
 
     def __init__(self, coefficients: Coefficients, lanes: Lanes, dtype: torch.dtype) -> None:
         self.lanes, self.dtype, self.program = lanes, dtype, trace_coefficients(coefficients, lanes)
@@ -171,18 +185,18 @@ class CppDiagonalLoop:
             pointers = [native.pointer(tensor) for tensor in (gx, extra, final)]
             self.library.forward(frame.pointer, *edges, *pointers, address(kept), native.pointer(out))
 
-        native.over_parts(run, walk.batch, threads(walk))
+        native.over_parts(run, len(state), self._threads(walk, extra))
         return out, final, (kept,) if keep else ()
 
     def backward(
         self, walk: Walk, gx: Tensor, extra: Tensor, kept: Sequence[Tensor], dout: Tensor | None, dfinal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        grad, dgx, parts = dfinal.clone(), torch.empty_like(gx), threads(walk)
+        grad, dgx, parts = dfinal.clone(), torch.empty_like(gx), self._threads(walk, extra)
         dextra, frame = extra.new_zeros(parts, *extra.shape), self._frame(walk, extra)
 
         def run(first: int, last: int) -> None:
             for part in range(first, last):
-                edges = (ctypes.c_int64(walk.batch * edge // parts) for edge in (part, part + 1))
+                edges = (ctypes.c_int64(len(dfinal) * edge // parts) for edge in (part, part + 1))
                 pointers = [native.pointer(tensor) for tensor in (gx, extra, kept[0])]
                 results = [native.pointer(tensor) for tensor in (grad, dgx, dextra[part])]
                 self.library.backward(frame.pointer, *edges, *pointers, address(dout), *results)
@@ -190,15 +204,22 @@ class CppDiagonalLoop:
         native.over_parts(run, parts, parts)
         return dgx, grad, dextra.sum(0)
 
+    @staticmethod
+    def _threads(walk: Walk, extra: Tensor) -> int:
+        """How many calls share the rows of all models."""
+        return max(1, min(torch.get_num_threads(), len(extra) * walk.batch // ROWS_EACH))
+
     def _frame(self, walk: Walk, extra: Tensor) -> Frame:
-        lanes = self.lanes
-        numbers = (walk.batch, walk.reverse, lanes.units, lanes.modes, self.program.saved, walk.batch // len(extra))
+        lanes, batch = self.lanes, len(extra) * walk.batch
+        rows = (walk.batch, sum(walk.batch_sizes))
+        numbers = (batch, walk.reverse, lanes.units, lanes.modes, self.program.saved, *rows)
         return Frame(numbers, (walk.starts, lengths(walk).tolist()), None)
 
 
 # ---------------------------------------------------------------- as a differentiable function
 
-Plain = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
+Group = tuple[Tensor, ...]
+Plain = Callable[..., tuple[Tensor, Group]]
 """The same loop step by step: (gx, state, extras) -> outputs (rows, out), final state."""
 
 
@@ -207,59 +228,96 @@ def run(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Walk along time; gx: (rows, width) -> outputs (rows, out), final state.
 
-    state: a tensor of B x modes x units numbers for each part; extras: (modes, units) each, or (models, modes, units),
-    where the rows of the batch belong to the models in turn, as many to each. ``plain`` serves second derivatives and
-    batches of gradients.
+    state: a tensor of B x modes x units numbers for each part; extras: (modes, units) each. Of several models every
+    tensor has a dimension of models in front; what one level of ``vmap`` maps over is that dimension. ``plain`` serves
+    second derivatives and batches of gradients.
     """
+    tensors = gx, *state, *extras
+    if any(map(is_mapped, tensors)):
+        out, *final = _OverModels.apply(loop, walk, plain, *tensors)
+        return out, tuple(final)
     tensors = gx.contiguous(), *state, *extras
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         out, *final = _Differentiable.apply(loop, walk, plain, *tensors)
         return out, tuple(final)
-    out, final, _ = loop.forward(walk, gx.contiguous().detach(), *_stacked(loop, walk, state, extras), keep=False)
-    return out, _entries(final, state)
+    out, final, _ = _forward(loop, walk, tensors, keep=False)
+    return out, final
 
 
-def _stacked(
-    loop: DiagonalLoop, walk: Walk, state: Sequence[Tensor], extras: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    lanes = loop.lanes
-    shape = (walk.batch, lanes.modes, lanes.units)
-    extra = torch.stack([value.reshape(-1, lanes.modes, lanes.units) for value in extras], 1) if extras else None
-    if extra is None:
-        extra = state[0].new_zeros(1, 0, lanes.modes, lanes.units)
-    return torch.stack([entry.reshape(shape) for entry in state], 1).contiguous(), extra.contiguous()
+def _forward(loop: DiagonalLoop, walk: Walk, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Group, Group]:
+    """Outputs and final state, shaped as gx and state are; what backward needs, the extras as one tensor first."""
+    gx, state, extras = _apart(loop, tensors)
+    *lead, rows, width = gx.shape
+    extra = _stacked_extras(loop, extras, state[0], prod(lead))
+    out, final, kept = loop.forward(walk, gx.detach().view(-1, width), _stacked(loop, state), extra, keep=keep)
+    return out.view(*lead, rows, loop.lanes.out), _entries(final, state), (extra, *kept)
 
 
-def _entries(stacked: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _apart(loop: DiagonalLoop, tensors: Sequence[Tensor]) -> tuple[Tensor, Group, Group]:
+    parts = loop.lanes.parts
+    return tensors[0], tuple(tensors[1 : 1 + parts]), tuple(tensors[1 + parts :])
+
+
+def _stacked(loop: DiagonalLoop, state: Sequence[Tensor]) -> Tensor:
+    """-> (models * B, parts, modes, units)"""
+    shape = (-1, loop.lanes.modes, loop.lanes.units)
+    return torch.stack([entry.reshape(shape) for entry in state], 1).contiguous()
+
+
+def _stacked_extras(loop: DiagonalLoop, extras: Sequence[Tensor], like: Tensor, models: int) -> Tensor:
+    """-> (models, extras, modes, units)"""
+    shape = (models, loop.lanes.modes, loop.lanes.units)
+    if not extras:
+        return like.new_zeros(models, 0, *shape[1:])
+    return torch.stack([value.reshape(shape) for value in extras], 1).contiguous()
+
+
+def _entries(stacked: Tensor, like: Sequence[Tensor]) -> Group:
     return tuple(part.reshape(entry.shape) for part, entry in zip(stacked.unbind(1), like))
 
 
 class _Differentiable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, loop: DiagonalLoop, walk: Walk, plain: Plain, *tensors: Tensor) -> tuple[Tensor, ...]:
-        parts = loop.lanes.parts
-        gx, state, extras = tensors[0], tensors[1 : 1 + parts], tensors[1 + parts :]
-        stacked, extra = _stacked(loop, walk, state, extras)
-        out, final, kept = loop.forward(walk, gx, stacked, extra, keep=True)
+    def forward(ctx: Any, loop: DiagonalLoop, walk: Walk, plain: Plain, *tensors: Tensor) -> Group:
+        out, final, kept = _forward(loop, walk, tensors, keep=True)
         ctx.loop, ctx.walk, ctx.plain, ctx.inputs = loop, walk, plain, len(tensors)
-        ctx.save_for_backward(*tensors, extra, *kept)
+        ctx.save_for_backward(*tensors, *kept)
         ctx.set_materialize_grads(False)
-        return out, *_entries(final, state)
+        return out, *final
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor | None) -> Any:
-        loop, walk, parts = ctx.loop, ctx.walk, ctx.loop.lanes.parts
+        loop, walk = ctx.loop, ctx.walk
         tensors, (extra, *kept) = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
-        gx, state, extras = tensors[0], tensors[1 : 1 + parts], tensors[1 + parts :]
+        gx, state, extras = _apart(loop, tensors)
         with torch.autocast(gx.device.type, enabled=False):
             if by_plain_steps(above):
                 with torch.enable_grad():  # new names, as one extra may be computed from another
-                    gx, *rest = apart = [tensor.view_as(tensor) for tensor in tensors]
-                    out, final = ctx.plain(gx, tuple(rest[:parts]), tuple(rest[parts:]))
+                    apart = [tensor.view_as(tensor) for tensor in tensors]
+                    out, final = ctx.plain(*_apart(loop, apart))
                 return None, None, None, *gradients((out, *final), above, apart, ctx.needs_input_grad[3:])
-            dout = None if above[0] is None else above[0].contiguous()
-            ends = [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])]
-            dfinal, _ = _stacked(loop, walk, ends, ())
-            dgx, dstate, dextra = loop.backward(walk, gx, extra, kept, dout, dfinal)
+            dout = None if above[0] is None else above[0].contiguous().view(-1, loop.lanes.out)
+            dfinal = _stacked(loop, [torch.zeros_like(s) if g is None else g for s, g in zip(state, above[1:])])
+            dgx, dstate, dextra = loop.backward(walk, gx.view(-1, gx.shape[-1]), extra, kept, dout, dfinal)
         dextras = [part.reshape(value.shape) for part, value in zip(dextra.unbind(1), extras)]
-        return None, None, None, dgx, *_entries(dstate, state), *dextras
+        return None, None, None, dgx.view(gx.shape), *_entries(dstate, state), *dextras
+
+
+class _OverModels(torch.autograd.Function):
+    """The loop under ``vmap``: hands what it maps over to :func:`run` as a dimension of models."""
+
+    @staticmethod
+    def forward(loop: DiagonalLoop, walk: Walk, plain: Plain, *tensors: Tensor) -> Group:
+        raise NotImplementedError("only called with tensors that vmap maps over")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        raise NotImplementedError("only called with tensors that vmap maps over")
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: Sequence[int | None], loop: DiagonalLoop, walk: Walk, plain: Plain, *tensors: Tensor
+    ) -> tuple[Group, tuple[int, ...]]:
+        stacked = models_in_front(info.batch_size, in_dims[3:], tensors)
+        out, final = run(loop, walk, *_apart(loop, stacked), torch.func.vmap(plain))
+        return (out, *final), (0,) * (1 + len(final))

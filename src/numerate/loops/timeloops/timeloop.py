@@ -388,12 +388,17 @@ class _OverModels(torch.autograd.Function):
     def vmap(  # type: ignore[override]
         info: Any, in_dims: Sequence[int | None], loop: SequenceLoop, walk: Walk, plain: Plain, *tensors: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        stacked = [
-            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-            for tensor, dim in zip(tensors, in_dims[3:])
-        ]
+        stacked = models_in_front(info.batch_size, in_dims[3:], tensors)
         outputs, final = run(loop, walk, *_apart(loop, stacked), torch.func.vmap(plain))
         return (outputs, *final), (0,) * (1 + len(final))
+
+
+def models_in_front(models: int, dims: Sequence[int | None], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of one level of ``vmap`` with the mapped dimension first; those without one, once for each model."""
+    return [
+        tensor.expand(models, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        for tensor, dim in zip(tensors, dims)
+    ]
 
 
 def by_plain_steps(above: Sequence[Tensor | None]) -> bool:

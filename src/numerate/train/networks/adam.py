@@ -54,7 +54,7 @@ def update_(
     adam: Adam,
     limits: tuple[Tensor, Tensor] | None,
 ) -> None:
-    """One update, in place.
+    """One update: parameters and moments are replaced.
 
     A run whose new numbers are not all finite keeps the old ones, moments too, and is frozen.
 
@@ -69,14 +69,18 @@ def update_(
     """
     (beta1, beta2), (correction1, correction2) = adam.betas, corrections.unbind()
     first = state.first.lerp(gradient, 1 - beta1)
-    second = torch.addcmul(state.second * beta2, gradient, gradient, value=1 - beta2)
+    second = (state.second * beta2).addcmul_(gradient, gradient, value=1 - beta2)
     spread = (second / correction2).sqrt_().add_(adam.eps)
-    parameters = state.parameters - (rate / correction1) * (first / spread)
+    change = torch.div(first, spread, out=spread).mul_(rate / correction1)
+    parameters = torch.sub(state.parameters, change, out=change)
     if limits is not None:
-        parameters = torch.minimum(torch.maximum(parameters, limits[0]), limits[1])
-    finite = parameters.isfinite().all(-1) & second.isfinite().all(-1)
-    kept = (state.frozen | ~finite).unsqueeze(-1)
-    for into, value in ((state.parameters, parameters), (state.first, first), (state.second, second)):
-        into.copy_(torch.where(kept, into, value))
+        parameters.clamp_(*limits)
+    extremes = torch.stack((parameters.amax(-1), parameters.amin(-1), second.amax(-1)))  # NaN if there is one
+    finite = extremes.isfinite().all(0)
+    kept = state.frozen | ~finite
+    if kept.any():
+        old, fresh = (state.parameters, state.first, state.second), (parameters, first, second)
+        parameters, first, second = (torch.where(kept.unsqueeze(-1), a, b) for a, b in zip(old, fresh))
+    state.parameters, state.first, state.second = parameters, first, second
     state.ended.copy_(torch.where(~state.frozen & ~finite, step, state.ended))
-    state.frozen.copy_(state.frozen | ~finite)
+    state.frozen.copy_(kept)

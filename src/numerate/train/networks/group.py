@@ -37,33 +37,54 @@ _SAVING = 0.05  # largest share of the time that writing checkpoints may take
 
 
 def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
-    """How many runs a GPU computes at once: 1, 4 or 16, by the work of an update alone.
+    """How many runs a GPU computes at once: 1, 4, 10 or 16, by the work of an update alone.
 
-    A stack is of one configuration, always filled up to that number, and a seed has its place in it. So the bits of a
-    run do not depend on which others there are.
+    A stack is of one form, so that configurations which differ in rates and limits share it if their seeds do not meet.
+    It is always filled up to that number, and a seed has its place in it. So the bits of a run do not depend on which
+    others there are.
     """
     if not kind_of(device).asynchronous:
         return 1
     count = sum(p.numel() for p in model.parameters())
     work = count * training.task.batch_size
-    if not any(isinstance(module, Recurrent) for module in model.modules()):
-        return 16 if work <= 1e8 else 1
+    if _recurrent_parameters(model) < 0.05 * count:
+        return (16 if work <= 1e7 else 10) if work <= 1e8 else 1
     return 16 if work <= 1e6 else 4 if work <= 4e6 else 1
 
 
+def _recurrent_parameters(model: nn.Module) -> int:
+    layers = [module for module in model.modules() if isinstance(module, Recurrent)]
+    return sum(p.numel() for p in {p for layer in layers for p in layer.parameters()})
+
+
 def groups(runs: dict[Key, NetworkRun], device: str) -> Iterator[dict[Key, NetworkRun]]:
-    """Runs of one configuration together, as many as are trained at once; on a CPU, of equal form."""
+    """Runs of equal form together, as many as are trained at once."""
+    forms = {id(training): training.form for training in {id(r.training): r.training for r in runs.values()}.values()}
     alike: dict[object, dict[Key, NetworkRun]] = {}
-    stacked = kind_of(device).asynchronous
     for key, run in runs.items():
-        alike.setdefault(key.config if stacked else run.training.form, {})[key] = run
+        alike.setdefault(forms[id(run.training)], {})[key] = run
     for group in alike.values():
         example = next(iter(group.values())).training
         size = together(example, checked_model(example), device)
-        parts: dict[int, dict[Key, NetworkRun]] = {}
-        for number, (key, run) in enumerate(group.items()):
-            parts.setdefault(key.seed // size if stacked else number // AT_ONCE, {})[key] = run
-        yield from parts.values()
+        if kind_of(device).asynchronous:
+            yield from stacks(group, size)
+        else:
+            keys = list(group)
+            yield from ({key: group[key] for key in keys[i : i + AT_ONCE]} for i in range(0, len(keys), AT_ONCE))
+
+
+def stacks(group: dict[Key, NetworkRun], size: int) -> list[dict[Key, NetworkRun]]:
+    """Runs of one form in stacks of ``size`` places; a run goes to the first one in which its seed's place is free."""
+    found: dict[int, list[dict[int, Key]]] = {}
+    for key in group:
+        block, place = divmod(key.seed, size)
+        of_block = found.setdefault(block, [])
+        free = next((stack for stack in of_block if place not in stack), None)
+        if free is None:
+            free = {}
+            of_block.append(free)
+        free[place] = key
+    return [{key: group[key] for key in stack.values()} for of_block in found.values() for stack in of_block]
 
 
 def checked_model(training: NetworkTraining) -> nn.Module:
@@ -124,9 +145,9 @@ class NetworkGroup:
         self.keys, self.runs = tuple(runs), tuple(runs.values())
         self.training = self.runs[0].training
         self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
-        self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
-        self.stacks = self._stacks()
         self.backend = f"{'graph' if kind_of(device).asynchronous else 'each'}-{kind_of(device).name}"
+        self.name = hashlib.sha256(repr((self.keys, self.backend)).encode()).hexdigest()[:24]
+        self.stacks = self._stacks()
         self.seconds_each = 0.0
 
     def _stacks(self) -> list[Stack]:
@@ -401,6 +422,8 @@ class NetworkGroup:
 
     def _weights(self) -> list[dict[str, dict[str, np.ndarray]]]:
         """Of every run: moment -> name -> values."""
+        if not self.training.keeps_weights:
+            return [{} for _ in self.runs]
         found: list[dict[str, dict[str, np.ndarray]]] = []
         for stack, best in zip(self.stacks, self.best):
             moments = {"final": stack.state.parameters, "best": best}

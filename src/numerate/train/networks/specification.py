@@ -63,6 +63,7 @@ class NetworkTraining(Configured):
         evaluate_every: updates between two evaluations.
         stop: when to end before the last update.
         precision: ``bfloat16`` rounds matrix products on a GPU; ``float32`` is exact there too (TF32 is off).
+        keeps_weights: Whether final and best weights are stored with each run; not part of its identity.
         labels: What a table or picture calls this configuration; not part of its identity.
     """
 
@@ -76,6 +77,7 @@ class NetworkTraining(Configured):
     evaluate_every: int = 100
     stop: Stop | None = None
     precision: Precision = "float32"
+    keeps_weights: bool = True
     labels: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class NetworkTraining(Configured):
 
     @property
     def form(self) -> Hashable:
-        """Configurations of equal form are one group on a CPU; they may differ in rates, limits and schedules."""
+        """Configurations of equal form are trained together; they may differ in rates, limits and schedules."""
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)

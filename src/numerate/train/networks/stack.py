@@ -5,6 +5,7 @@ parameters for each run. On a GPU an update, its data and its log are one CUDA g
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from numerate.devices import kind_of
 from numerate.streams import Uniform, drawn_by
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
 from numerate.train.networks.adam import State, clipped, update_
+from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
@@ -57,7 +59,9 @@ class Stack:
         self._replay: Callable[[], None] | None = None
         self._evaluators: dict[Any, tuple[Batch, Callable[[], None], Tensors]] = {}
         self.records_evaluations = kind_of(device).asynchronous and not self.task.carries
+        self._pool: Any = None
         self._epoch = -1
+        self.convolutions: Callable[[], AbstractContextManager[Any]] = Products
 
     def _make_start(self) -> None:
         """Parameters as every run draws them, and what is not trained."""
@@ -151,7 +155,8 @@ class Stack:
             return total.unsqueeze(0), (loss.unsqueeze(0), tuple(entry.unsqueeze(0) for entry in carried))
         shared = dict.fromkeys(self.data) | dict.fromkeys(self.order, 0)
         together = vmap(self.member.loss, in_dims=(0, 0, 0, None, 0, shared))
-        return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
+        with self.convolutions():
+            return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
 
     def _recorded(self) -> Callable[[], None]:
         """An update as the replay of one CUDA graph."""
@@ -188,7 +193,7 @@ class Stack:
         if shape not in self._evaluators:
             mask = None if batch.mask is None else batch.mask.clone()
             place = Batch(batch.x.clone(), batch.y.clone(), mask)
-            replay, found = _graph(lambda: self._measures(values, (), place)[0], self.device)
+            replay, found = _graph(lambda: self._measures(values, (), place)[0], self.device, self._memory())
             self._evaluators[shape] = place, replay, found
         place, replay, found = self._evaluators[shape]
         for into, value in zip(place, batch):
@@ -196,6 +201,12 @@ class Stack:
                 into.copy_(value)
         replay()
         return {name: value.clone() for name, value in found.items()}
+
+    def _memory(self) -> Any:
+        """One pool for all evaluations, which follow each other: their intermediate values may lie in one place."""
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
 
     def _held_out(self, split: HeldOut, index: int) -> Batch:
         """An evaluation batch on the device; those of tasks without a data set are made once."""
@@ -218,7 +229,8 @@ class Stack:
         if len(self) == 1:
             found, carried = self.member.measures(_only(values), _only(carried), batch)
             return {name: v.unsqueeze(0) for name, v in found.items()}, tuple(entry.unsqueeze(0) for entry in carried)
-        return vmap(lambda values, carried: self.member.measures(values, carried, batch))(values, carried)
+        with self.convolutions():
+            return vmap(lambda values, carried: self.member.measures(values, carried, batch))(values, carried)
 
     def _start(self, values: Tensors, batch: Batch) -> Carried:
         if not self.task.carries:
@@ -237,7 +249,7 @@ class Stack:
         return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
 
 
-def _graph(work: Callable[[], Any], device: str) -> tuple[Callable[[], None], Any]:
+def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Callable[[], None], Any]:
     """``work`` as the replay of a CUDA graph, and its result, which each replay writes anew."""
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
@@ -246,7 +258,7 @@ def _graph(work: Callable[[], Any], device: str) -> tuple[Callable[[], None], An
             work()
     torch.cuda.current_stream(device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         result = work()
     return graph.replay, result
 

@@ -1,0 +1,1 @@
+"""A comparison that no paper has: every recurrent unit, old and new, of equal size and under one protocol."""

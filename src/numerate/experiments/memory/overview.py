@@ -1,0 +1,105 @@
+"""The pictures: which unit can do what, and how time and memory grow with the length of a sequence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from numerate.experiments.memory.scores import Cell, Standing
+from numerate.report import Picture
+from numerate.report.figures import BAND, FAINT, RATES, lay_out, short, style
+from numerate.report.learning import STUCK
+from numerate.report.text import thousands
+
+BITS = "PTB characters"
+
+
+def overview_picture(found: Sequence[Cell], standings: Sequence[Standing]) -> Picture:
+    """Units down, in the order of their standing; tasks across."""
+    tasks = list(dict.fromkeys(cell.task for cell in found))
+    units = [standing.unit for standing in standings]
+    with style():
+        fig = Figure(figsize=(max(7.2, 2.2 + 1.15 * len(tasks)), 1.3 + 0.36 * len(units)))
+        ax = fig.subplots()
+        for cell in found:
+            plot_cell(ax, cell, units.index(cell.unit), tasks.index(cell.task), found)
+        present = {(cell.unit, cell.task) for cell in found}
+        for line, unit in enumerate(units):
+            for column, task in enumerate(tasks):
+                if (unit, task) not in present:
+                    ax.add_patch(Rectangle((column - 0.47, line - 0.45), 0.94, 0.9, fc=BAND, ec="none"))
+                    ax.text(column, line, "–", ha="center", va="center", color=FAINT)
+        ax.set_xlim(-0.5, len(tasks) - 0.5)
+        ax.set_ylim(len(units) - 0.5, -0.5)
+        ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
+        ax.set_yticks(range(len(units)), [short(unit) for unit in units])
+        ax.xaxis.tick_top()
+        ax.grid(False)
+        ax.spines[:].set_visible(False)
+        lay_out(fig, rect=(0, 0.32 / fig.get_figheight(), 1, 1))
+        keys = [(RATES(shade(1.0)), "all runs solved"), (RATES(shade(0.5)), "half"), (RATES(shade(0.0)), "none")]
+        handles = [
+            Patch(fc=colour, ec="none", label=label) for colour, label in (*keys, (STUCK, "no better than guessing"))
+        ]
+        fig.legend(handles=handles, loc="lower center", ncols=4, fontsize=7.5)
+    return Picture(
+        "overview",
+        fig,
+        "Which unit can do what: runs solved at the unit's best rate, and the mean update at which they were; where "
+        "none is, the test error as a share of that of guessing. psMNIST: accuracy; PTB: bits a character; darker is "
+        "better among the units. Units in the order of their mean place.",
+    )
+
+
+def shade(share: float) -> float:
+    """Of a share of solved runs."""
+    return 0.12 + 0.85 * share
+
+
+def plot_cell(ax: Axes, cell: Cell, line: int, column: int, found: Sequence[Cell]) -> None:
+    text, value = cell_text(cell), cell_shade(cell, found)
+    colour = STUCK if value is None else RATES(value)
+    ax.add_patch(Rectangle((column - 0.47, line - 0.45), 0.94, 0.9, fc=colour, ec="none", zorder=2))
+    dark = value is not None and value > 0.6
+    ax.text(
+        column, line, text, ha="center", va="center", fontsize=7.5, zorder=3, color="#fefeff" if dark else "#1b1f25",
+        weight="bold" if cell.solvable and cell.solved == len(cell.rows) else "normal", linespacing=0.95,
+    )  # fmt: skip
+
+
+def left(cell: Cell) -> float:
+    """The median test error as a share of that of guessing; nan where there is no such thing."""
+    return float(np.median([row.scores["best_test"] / guess(cell) for row in cell.rows]))
+
+
+def guess(cell: Cell) -> float:
+    """The error of guessing, from the task as it is stored."""
+    task = cell.rows[0].config["task"]
+    modulus, symbols = task.get("modulus"), task.get("symbols")
+    if modulus or symbols:
+        return 1 - 1 / (modulus or symbols)
+    return 1 / 6 if "Adding" in str(task) else 10 * cell.rows[0].threshold
+
+
+def cell_text(cell: Cell) -> str:
+    if not cell.solvable:
+        value = cell.error.value
+        if value is None:
+            return "–"
+        return f"{value:.2f}" if cell.task == BITS else f"{1 - value:.1%}"
+    if cell.solved:
+        return f"{cell.solved} of {len(cell.rows)}\n{thousands(cell.time.value or 0.0)}"
+    return f"{min(left(cell), 9.99):.0%} left"
+
+
+def cell_shade(cell: Cell, found: Sequence[Cell]) -> float | None:
+    """0 to 1; None: no better than guessing."""
+    if cell.solvable:
+        return None if not cell.solved and left(cell) > 0.95 else shade(cell.solved / len(cell.rows))
+    values = [other.error.value for other in found if other.task == cell.task and other.error.value is not None]
+    if cell.error.value is None or not values:
+        return None
+    best, worst = min(values), max(values)
+    return shade((worst - cell.error.value) / (worst - best) if worst > best else 1.0)

@@ -1,0 +1,190 @@
+"""The recurrent units of the comparison, each as wide as the same number of parameters allows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from numerate.experiments.models import sequence_model
+from numerate.experiments.recipe import Recipe
+from numerate.experiments.unit_choice import Unit, choose_recipes
+from numerate.recurrent import (
+    DNC,
+    EURNN,
+    GORU,
+    GRU,
+    JANET,
+    LMU,
+    LRU,
+    LSTM,
+    NRU,
+    OLSTM,
+    OMLSTM,
+    RLSTM,
+    RMC,
+    RNN,
+    S4D,
+    S5,
+    S6,
+    SLSTM,
+    UGRNN,
+    ULSTM,
+    URGRU,
+    URLSTM,
+    Cell,
+    MinGRU,
+    MinLSTM,
+    Recurrent,
+    StatisticalRU,
+)
+
+Layer = Callable[..., Recurrent]
+"""(inputs, hidden_size=H) -> layer"""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all models have in common.
+
+    Args:
+        parameters: of a model, its readout among them.
+        readout: width of the readout's hidden layer: behind a linear readout, a linear recurrence is a linear map.
+    """
+
+    parameters: int
+    readout: int
+
+
+FULL, SMALL = Budget(24_000, 64), Budget(12_000, 32)
+WITHIN = 0.02
+"""Largest share by which a model may have more or fewer."""
+MEMORY = 64
+"""Of the units that have a memory beside h: NRU and LMU."""
+
+
+def layers(length: int) -> Mapping[str, Layer]:
+    """Units by name, the most telling ones first; ``length``: steps of a sequence, for those that are told."""
+    return {
+        "LSTM": LSTM,
+        "GRU": GRU,
+        "NRU": partial(NRU, memory_size=MEMORY, heads=4),
+        "UR-LSTM": URLSTM,
+        "JANET": partial(JANET, timescale=length),
+        "S6": S6,
+        "minGRU": MinGRU,
+        "LRU": partial(LRU, r_min=0.9, r_max=0.999),
+        "sLSTM": SLSTM,
+        "EURNN": partial(EURNN, capacity=8),
+        "RNN": partial(RNN, recurrent_init="orthogonal"),
+        "S4D": S4D,
+        "S5": S5,
+        "LMU": partial(LMU, memory_size=MEMORY, theta=length),
+        "minLSTM": MinLSTM,
+        "LSTM-chrono": partial(LSTM, timescale=length),
+        "UR-GRU": URGRU,
+        "GORU": partial(GORU, capacity=8),
+        "IRNN": partial(RNN, recurrent_init="identity", activation="relu"),
+        "UGRNN": UGRNN,
+        "U-LSTM": ULSTM,
+        "R-LSTM": RLSTM,
+        "O-LSTM": OLSTM,
+        "OM-LSTM": partial(OMLSTM, downsize=1),
+        "SRU": partial(StatisticalRU, statistics_size=48, summary_size=20),
+        "RMC": partial(RMC, slots=2, heads=1),
+        "DNC": partial(DNC, slots=8, width=8, read_heads=2),
+    }
+
+
+UNITS = tuple(layers(100))
+SLOW = ("SRU", "RMC", "DNC")
+"""Units without a compiled loop, whose update takes twenty times as long or more: only if they are asked for."""
+OLD = ("LSTM", "GRU", "NRU", "JANET", "EURNN", "RNN", "LSTM-chrono", "GORU", "IRNN")
+"""Units that the paper on NRU compares."""
+POSITIVE = ("S6", "minGRU", "minLSTM")
+"""Diagonal recurrences whose transition depends on the input, with positive entries."""
+INVARIANT = ("LRU", "S4D", "S5")
+"""Diagonal recurrences whose transition is the same at every step."""
+LINEAR = (*POSITIVE, *INVARIANT)
+
+
+PROBED = (8, 24, 64)
+"""Hidden sizes from whose counts that of a budget is guessed."""
+
+
+def own_layer(inputs: int, *, unit: Callable[[int, int], Any], hidden_size: int) -> Recurrent:
+    """A user's own layer, or the layer of their own cell. Raises ValueError if it is neither."""
+    made = unit(inputs, hidden_size)
+    if isinstance(made, Cell):
+        made = Recurrent(made)
+    if not isinstance(made, Recurrent):
+        raise ValueError(
+            f"a unit of your own is a numerate.recurrent.Cell, or a layer of numerate.recurrent, of (inputs, hidden "
+            f"size), got {type(made).__name__}"
+        )
+    return made
+
+
+def size(model: torch.nn.Module) -> int:
+    """Trained numbers."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def equal_size(layer: Layer, inputs: int, outputs: int, budget: Budget = FULL) -> int:
+    """The hidden size at which a model has as near to the budget's parameters as it can."""
+    wanted = budget.parameters
+    with torch.random.fork_rng(devices=[]):  # what is drawn here is not used
+
+        @cache
+        def count(hidden: int) -> int:
+            sized = partial(layer, hidden_size=hidden)
+            return size(sequence_model(inputs, outputs, layer=sized, hidden=budget.readout))
+
+        square, slope, constant = np.polyfit(PROBED, [count(hidden) for hidden in PROBED], 2)  # exact for most
+        guess = max(np.roots([square, slope, constant - wanted]).real) if square > 1e-6 else (wanted - constant) / slope
+        hidden = max(2, round(guess))
+        while count(hidden) < wanted:
+            hidden += 1
+        while hidden > 2 and count(hidden - 1) >= wanted:
+            hidden -= 1
+        return min((hidden - 1, hidden), key=lambda one: abs(count(one) - wanted))
+
+
+@cache
+def hidden_size(unit: str, inputs: int, outputs: int, budget: Budget = FULL) -> int:
+    """Of one of our units; the length of the sequences does not matter."""
+    return equal_size(layers(2)[unit], inputs, outputs, budget)
+
+
+def recipes(
+    units: tuple[Unit, ...] | None,
+    default: tuple[str, ...],
+    inputs: int,
+    outputs: int,
+    length: int,
+    budget: Budget = FULL,
+    **reading: Any,
+) -> dict[str, Recipe]:
+    """Those of the units asked for; a user's own cell or layer among them.
+
+    Args:
+        units: as the options have them; None: ``default``.
+        inputs, outputs: of the task.
+        length: of its sequences.
+        budget: of every model.
+        reading: keywords of :class:`~numerate.recurrent.SequenceModel`.
+    """
+
+    def model(layer: Layer, hidden: int) -> Any:
+        return partial(sequence_model, layer=partial(layer, hidden_size=hidden), hidden=budget.readout, **reading)
+
+    def placed(own: Recipe) -> Recipe:
+        layer = partial(own_layer, unit=own.model)
+        return replace(own, model=model(layer, equal_size(layer, inputs, outputs, budget)))
+
+    known = layers(length)
+    wanted = known if units is None else {name: known[name] for name in known if name in units}
+    ours = {name: Recipe(model(known[name], hidden_size(name, inputs, outputs, budget))) for name in wanted}
+    return choose_recipes(units, ours, default=default, placed=placed)

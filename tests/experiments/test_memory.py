@@ -1,0 +1,185 @@
+"""The comparison of recurrent units: equal sizes, ranks, what the page says of known runs, and a cell of one's own."""
+
+import csv
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from numerate.experiments import Options, select
+from numerate.experiments.memory import claims, cost, deep, overview, runs, scores
+from numerate.experiments.memory.units import FULL, UNITS, WITHIN, size
+from numerate.experiments.running import run
+from numerate.recurrent import GRU, CellLayer
+from numerate.recurrent.gru import GRUCell
+from numerate.results import Row
+
+PAPER, QUICK = Options("paper"), Options("quick")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OwnCell(GRUCell):
+    """A user's own."""
+
+
+OWN: Any = OwnCell  # a cell is no module: the experiment makes a layer of it
+
+
+class NoLayer(nn.Linear):
+    """Not a recurrent layer."""
+
+
+def test_every_unit_has_the_same_number_of_parameters_on_every_task():
+    options = Options("paper", units=UNITS)
+    trainings = [t for t in runs.trainings(options) if t.labels["rate"] == runs.RATES[0]]
+    assert len(trainings) == 10 * len(UNITS)
+    sizes = {(t.labels["unit"], t.task.inputs, t.task.outputs): t for t in trainings}
+    for name, training in sizes.items():
+        assert abs(size(training.build(0)) / FULL.parameters - 1) <= WITHIN, name
+
+
+def test_rates_have_seeds_of_their_own_and_all_else_is_equal():
+    trainings = runs.trainings(PAPER)
+    assert [t.labels["task"] for t in trainings[:: 3 * len(runs.DEFAULT["paper"])]][:4] == [
+        "copying, T = 100", "selective copying, T = 100", "parity", "adding, T = 200",
+    ]  # fmt: skip
+    for three in zip(*(trainings[k::3] for k in range(3))):
+        assert len({t.form for t in three}) == 1  # one stack on a GPU
+        assert [t.optimiser.rate for t in three] == list(runs.RATES)
+        assert sorted(seed for t in three for seed in t.seeds) == list(range(15))
+    assert {t.optimiser.clip for t in trainings} == {"norm"}
+
+
+def test_a_cell_of_ones_own_joins_with_as_many_parameters():
+    options = Options("quick", units=("LSTM", OWN, GRU))
+    by_unit: dict[str, Any] = {t.labels["unit"]: t for t in select(["memory"])[0].work(options).trainings}
+    assert list(by_unit) == ["LSTM", "OwnCell", "numerate.recurrent.gru:GRU"]  # never under a name of ours
+    counts = {unit: size(t.build(0)) for unit, t in by_unit.items()}
+    assert all(abs(count / 12_000 - 1) < 0.025 for count in counts.values())
+    assert isinstance(by_unit["OwnCell"].build(0).layer.cell, OwnCell)
+    assert isinstance(by_unit["numerate.recurrent.gru:GRU"].build(0).layer, CellLayer)
+    with pytest.raises(ValueError, match=r"or a layer of numerate.recurrent, of .*, got NoLayer"):
+        select(["memory"])[0].work(Options("quick", units=(NoLayer,)))
+
+
+# ---------------------------------------------------------------- what is read off
+
+
+def known(unit, task, times, rate=1e-3, error=0.5, threshold=0.01):
+    """Runs that are solved at given updates; None: not solved."""
+    rows = []
+    for seed, at in enumerate(times):
+        found = 0.001 if at else error
+        curve = np.array([error, found])
+        row = Row(
+            "memory",
+            {"unit": unit, "task": {"symbols": 2, "name": task}, "rate": rate},
+            seed,
+            {"unit": unit, "task": task, "rate": rate},
+            curves={"steps": np.array([0, 1000]), "validation": curve, "test": curve, "sparsity": curve * 0},
+            scores={
+                "threshold": threshold,
+                "solved_at": at or np.nan,
+                "best_test": found,
+                "solved": float(bool(at)),
+                "parameters": 24_000.0,
+            },
+        )
+        rows.append(row)
+    return rows
+
+
+def test_the_best_rate_has_most_solved_runs_then_the_least_time():
+    rows = known("A", "parity", [100, None, None], 1e-3) + known("A", "parity", [500, 700, None], 3e-3)
+    rows += known("B", "parity", [90, 90, 90], 1e-3) + known("B", "parity", [80, 80, 90], 3e-3)
+    first, second = scores.cells(rows)
+    assert (first.rate, first.solved, first.rates) == (3e-3, 2, {1e-3: (1, 3), 3e-3: (2, 3)})
+    assert second.rate == 3e-3
+    assert first.time.value == 600
+    assert first.success.low == pytest.approx(0.2077, abs=1e-4)  # Wilson's interval of 2 of 3
+
+
+def test_equals_share_their_places():
+    rows = known("A", "parity", [100] * 3) + known("B", "parity", [100] * 3) + known("C", "parity", [None] * 3)
+    rows += known("C", "adding", [10] * 3) + known("A", "adding", [20] * 3) + known("B", "adding", [30] * 3)
+    found = scores.cells(rows)
+    assert scores.ranks(found) == {"parity": {"A": 1.5, "B": 1.5, "C": 3}, "adding": {"C": 1, "A": 2, "B": 3}}
+    standing = scores.standings(found)
+    assert [(s.unit, s.rank.value, s.solves) for s in standing] == [("A", 1.75, 2), ("C", 2.0, 1), ("B", 2.25, 2)]
+
+
+def test_tasks_without_a_threshold_are_ranked_by_their_error():
+    nan = float("nan")
+    rows = known("A", "PTB characters", [None] * 2, error=2.2, threshold=nan)
+    rows += known("B", "PTB characters", [None] * 2, error=1.9, threshold=nan)
+    found = scores.cells(rows)
+    assert scores.ranks(found)["PTB characters"] == {"B": 1, "A": 2}
+    assert "1.90" in {overview.cell_text(cell) for cell in found}
+
+
+def of_both(nru: int = 300, ur: Any = 400, linear: Any = None, s6: Any = 500, lru: Any = None):
+    """As the papers have it: copying, parity and selective copying."""
+    rows = known("NRU", "copying, T = 100", [nru] * 5) + known("JANET", "copying, T = 100", [700] * 5)
+    rows += known("LSTM", "copying, T = 100", [None] * 5) + known("GRU", "copying, T = 100", [900] * 5)
+    rows += known("UR-LSTM", "copying, T = 100", [ur] * 5) + known("UR-GRU", "copying, T = 100", [800] * 5)
+    rows += known("LSTM", "parity", [300] * 5) + known("LRU", "parity", [linear] * 5)
+    rows += known("S6", "selective copying, T = 100", [s6] * 5)
+    return rows + known("LRU", "selective copying, T = 100", [lru] * 5)
+
+
+def held(rows, options=PAPER):
+    return [claim.holds for claim in claims.both(rows, options)]
+
+
+def test_claims_hold_where_runs_say_so_and_fail_where_they_do_not():
+    assert held(of_both()) == [True, True, True, False, True, True]
+    assert held(of_both(nru=950))[0] is False
+    assert held(of_both(ur=None))[1] is None  # neither it nor LSTM solves a run
+    assert held(of_both(linear=900))[4] is False
+    assert held(of_both(lru=900))[5] is False
+    assert held(of_both(s6=None))[5] is False
+    assert held(of_both(), QUICK) == [None, True, True, False, None, None]  # short runs cannot tell who fails
+    assert claims.both(of_both(), Options("smoke")) == []
+
+
+def test_costs_are_drawn_for_every_machine():
+    found = [
+        cost.Cost(machine, unit, length, 8, 10.0 * k, 2.0)
+        for machine in ("one core", "a GPU")
+        for k, unit in enumerate(("LSTM", "S6"), 1)
+        for length in (64, 256)
+    ]
+    (picture,) = cost.cost_pictures(found)
+    titles = [ax.get_title(loc="left") for ax in picture.figure.axes]
+    assert titles == ["one core, batch 8", "a GPU, batch 8", "memory"]
+    assert cost.cost_pictures([]) == []
+    for stored in cost.costs():  # what the package brings
+        assert stored.unit in UNITS
+        assert min(stored.microseconds, stored.kilobytes) > 0
+
+
+def test_a_smoke_run_writes_the_page(tmp_path):
+    shown = run("memory", Options("smoke", units=("LSTM",)), tmp_path)
+    page = shown.page.read_text()
+    assert "<h1>Old and new recurrences under one protocol (smoke:" in page
+    assert (tmp_path / "memory" / "overview.svg").exists()
+    with (tmp_path / "memory" / "table2.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["task"] for line in lines] == [place.title for place in runs.smoke()]
+    assert all(abs(int(line["parameters"].replace(",", "")) / 12_000 - 1) < 0.025 for line in lines)
+
+
+def test_the_rate_of_deep_stacks_rises_and_falls():
+    schedule = deep.WarmCosine(10, 110)
+    factors = schedule(torch.tensor([0.0, 9.0, 60.0, 110.0]))
+    torch.testing.assert_close(factors, torch.tensor([0.1, 1.0, 0.5, 0.0]))
+
+
+def test_deep_stacks_take_other_layers():
+    options = Options("quick", units=("S5", OWN))
+    built: dict[str, Any] = {t.labels["unit"]: t.build(0) for t in select(["memory/deep"])[0].work(options).trainings}
+    assert [len(model.blocks) for model in built.values()] == [4, 4]
+    assert isinstance(built["OwnCell"].blocks[0].layer.cell, OwnCell)
