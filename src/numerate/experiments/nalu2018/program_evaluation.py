@@ -29,7 +29,7 @@ from numerate.units import NAU
 RATE = 0.01
 SOLVED = 0.95
 """Share of right digits of a model that solves a range."""
-TITLES = {2: "below 100, as in training", 3: "three digits", 4: "four digits"}
+TITLES = {2: "below 100", 3: "three digits", 4: "four digits"}
 ORDER = ("LSTM", "UGRNN", "DNC", "NALU", "NAU")
 OTHERS = ORDER[:3]
 
@@ -194,13 +194,7 @@ def picture(rows: Sequence[Row]) -> Picture:
 
 def table(rows: Sequence[Row]) -> TextTable:
     ranges = digits_of(rows)
-    header = [
-        "unit",
-        "runs",
-        "parameters",
-        *(f"right digits, {TITLES.get(d, d)}, %" for d in ranges),
-        "runs that extrapolate",
-    ]
+    header = ["unit", "runs", "parameters", *(TITLES.get(d, f"{d} digits") for d in ranges), "runs that extrapolate"]
     lines = []
     for unit, some in grouped(rows, "unit").items():
         ends = {digits: last(some, digits) for digits in ranges}
@@ -208,7 +202,9 @@ def table(rows: Sequence[Row]) -> TextTable:
         right = int((ends[ranges[-1]] > SOLVED).sum())
         parameters = f"{int(some[0].scores['parameters']):,}" if "parameters" in some[0].scores else "–"
         lines.append([unit, str(len(some)), parameters, *cells, f"{right} of {len(some)}"])
-    return TextTable("After the last update: mean over runs, and two standard deviations", header, lines)
+    return TextTable(
+        "Right digits after the last update, %: mean over runs, and two standard deviations", header, lines
+    )
 
 
 def headline(rows: Sequence[Row]) -> str:

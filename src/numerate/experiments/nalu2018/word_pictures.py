@@ -1,6 +1,8 @@
 """Numbers in words: errors along training, and what each word has come to stand for."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,9 +20,15 @@ MEANT = {word: float(number) for number, word in enumerate(SMALL)} | {
 CURVES = {"test_fitted": "training set", "test": "test set"}
 
 
+def short(name: str) -> str:
+    """A name that fits beside a picture: LSTM, final."""
+    return re.sub(r" w/ (\w+) states?$", r", \1", name)
+
+
 def errors_along(rows: Sequence[Row], order: Sequence[str]) -> Picture:
     """The mean absolute error along training, on the training set and on the test set."""
-    names = [*order, *dict.fromkeys(row.labels["unit"] for row in rows if row.labels["unit"] not in order)]
+    rows = [replace(row, labels={**row.labels, "unit": short(row.labels["unit"])}) for row in rows]
+    names = list(dict.fromkeys([*map(short, order), *(row.labels["unit"] for row in rows)]))
     with style():
         fig, axes = panels(2, 3.9, 3.4)
         for ax, (curve, title) in zip(axes, CURVES.items()):
@@ -59,4 +67,4 @@ def learnt_words(rows: Sequence[Row]) -> Picture:
         "What each word stands for in the best run of factor and term. A word that training shows on its own alone has "
         "any factor: nothing is multiplied there."
     )
-    return Picture("words", fig, caption)
+    return Picture("learnt", fig, caption)
