@@ -12,7 +12,7 @@ from numerate.experiments.nalu2018.word_models import FactorAndTerm, NumberReade
 from numerate.results import Row, Store
 from numerate.tasks import NumberWords
 from numerate.tasks.number_words import SMALL, TENS, VOCABULARY
-from numerate.train import Cosine, train
+from numerate.train import Cosine, NetworkTraining, train
 from numerate.units import NAC, Dense
 
 TASK = NumberWords()
@@ -106,7 +106,9 @@ def test_a_schedule_ends_with_the_run_that_a_user_asks_for():
             .work(Options("paper", steps=1000, units=("factor and term",) if name == "table11" else ("NALU",)))
             .trainings
         )
-        assert own.steps == own.schedule.steps == 1000
+        assert isinstance(own, NetworkTraining)
+        assert own.steps == 1000
+        assert own.schedule == Cosine(1000)
 
 
 def test_sentences_on_figure_6_are_judged_by_the_last_digits():
