@@ -33,7 +33,7 @@ HEADS = {
 NAMES = (*HEADS, OWN)
 STEPS = {"smoke": 10, "quick": 10_000, "paper": 300_000}
 POINTS = {"smoke": 2, "quick": 20, "paper": 100}
-OWN_RATE = 0.3
+OWN_ADAM = Adam(0.1, betas=(0.9, 0.9))
 SETS = {"train": ("Train", "best_test_fitted"), "validation": ("Validation", "best_validation"),
         "test": ("Test", "best_test")}  # fmt: skip
 """Set -> its title, the score of a run on it."""
@@ -59,7 +59,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
     steps = options.steps or STEPS[options.size]
     every = max(1, steps // POINTS[options.size])
     seeds = options.seed_range(smoke=1, quick=3, paper=10)
-    known = {name: Recipe(head) for name, head in HEADS.items()} | {OWN: Recipe(FactorAndTerm, Adam(OWN_RATE))}
+    known = {name: Recipe(head) for name, head in HEADS.items()} | {OWN: Recipe(FactorAndTerm, OWN_ADAM)}
     chosen = choose_recipes(
         options.units, known, placed=lambda own: replace(own, model=partial(number_reader, head=own.model))
     )

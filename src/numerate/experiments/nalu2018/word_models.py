@@ -51,20 +51,20 @@ class NumberReader(nn.Module):
 class FactorAndTerm(nn.Module):
     """Each word has a factor m and a term a: y' = m y + a along the words, from y = 0; (T, B, words) -> (B, 1).
 
-    This is an NMU on [m, y] and an NAU on [m y, a] with weights of 1. A word starts as one that changes little: m = 1,
-    a drawn from N(0, 1).
+    This is an NMU on [m, y] and an NAU on [m y, a] with weights of 1. Parameters are ``log_factor``, ln m, which starts
+    at 0, and ``tens``, a / 10, drawn from N(0, 1).
     """
 
     def __init__(self, words: int, outputs: int) -> None:
         super().__init__()
         if outputs != 1:
             raise ValueError(f"words make one number, not {outputs}")
-        self.factor, self.term = nn.Parameter(torch.ones(1, words)), nn.Parameter(torch.empty(1, words))
-        nn.init.normal_(self.term)
+        self.log_factor, self.tens = nn.Parameter(torch.zeros(1, words)), nn.Parameter(torch.empty(1, words))
+        nn.init.normal_(self.tens)
 
     def forward(self, x: Tensor) -> Tensor:
-        factors = F.linear(x, self.factor) + 1 - x.sum(-1, keepdim=True)  # 1 where there is no word
-        y = torch.zeros_like(factors[0])
-        for factor, term in zip(factors.unbind(0), F.linear(x, self.term).unbind(0)):
+        factors, terms = F.linear(x, self.log_factor).exp(), 10 * F.linear(x, self.tens)  # 1 and 0 without a word
+        y = torch.zeros_like(terms[0])
+        for factor, term in zip(factors.unbind(0), terms.unbind(0)):
             y = factor * y + term
         return y

@@ -47,7 +47,8 @@ def errors_along(rows: Sequence[Row], order: Sequence[str]) -> Picture:
 def learnt_words(rows: Sequence[Row]) -> Picture:
     """Factor and term of each word in the run with the lowest validation error."""
     best = min(rows, key=lambda row: row.scores["best_validation"])
-    weights = best.weights["best"]
+    weights = {name: np.asarray(value)[0] for name, value in best.weights["best"].items()}
+    learnt = {"factor": np.exp(weights["log_factor"]), "term": 10 * weights["tens"]}
     places = np.arange(len(VOCABULARY))
     wanted = {
         "factor": [100.0 if word == "hundred" else 1.0 for word in VOCABULARY],
@@ -58,7 +59,7 @@ def learnt_words(rows: Sequence[Row]) -> Picture:
         axes = fig.subplots(2, 1, sharex=True)
         for ax, (name, right) in zip(axes, wanted.items()):
             ax.plot(places, right, "o", ms=7, mfc="none", mec="0.6", label="right")
-            ax.plot(places, np.asarray(weights[name])[0], "o", ms=3.5, color="C0", label="learnt")
+            ax.plot(places, learnt[name], "o", ms=3.5, color="C0", label="learnt")
             ax.set_ylabel(name)
         axes[0].legend(loc="upper left")
         axes[1].set_xticks(places, VOCABULARY, rotation=90)
