@@ -60,6 +60,13 @@ def test_the_best_run_is_chosen_by_validation():
     assert found.ours["mae"].value == 3.0
 
 
+def test_sentences_on_words_need_all_their_models():
+    runs = [row(number_words.OWN, best_validation=0.5, best_test=0.3, best_test_fitted=0.1)]
+    found = number_words.claims(number_words.compare(runs, Options("paper")))
+    assert [claim.holds for claim in found] == [None, None, None, None, True]
+    assert "not run" in found[0].ours
+
+
 def test_a_cosine_falls_from_one_to_zero():
     assert Cosine(100)(torch.tensor([0.0, 50.0, 100.0, 200.0])).tolist() == pytest.approx([1, 0.5, 0, 0])
 
