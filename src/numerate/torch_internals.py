@@ -4,13 +4,15 @@ Another version of torch may move them: this file is then the one to mend, and t
 say what is broken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack, is_batchedtensor, is_legacy_batchedtensor
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._functorch.autograd_function import custom_function_call
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -25,6 +27,7 @@ __all__ = [
     "operation_name",
     "scan",
     "set_cudnn_rnn_precision",
+    "traceable_functions",
     "tree_flatten",
     "tree_map",
     "tree_unflatten",
@@ -41,6 +44,25 @@ def decompositions(*simpler: Any) -> dict[Any, Any]:
 def operation_name(target: Any) -> str:
     """Name of an ATen operation without its overload: ``add`` for ``aten.add.Tensor``."""
     return getattr(target, "_opname", str(target))
+
+
+@contextmanager
+def traceable_functions() -> Iterator[None]:
+    """A ``torch.autograd.Function`` can be made functional inside: its forward is then as any other code.
+
+    Its own backward is called by ``torch.func.grad``, a level above. torch itself has only an error at this place.
+    """
+
+    def inline(interpreter: Any, function: Any, *operands: Any, **_: Any) -> Any:
+        return function.forward(*operands)
+
+    rules, key = custom_function_call.functorch_table, TransformType.Functionalize
+    before = rules[key]
+    rules[key] = inline
+    try:
+        yield
+    finally:
+        rules[key] = before
 
 
 def is_batch_of_gradients(tensor: Tensor) -> bool:

@@ -145,7 +145,16 @@ def test_wrong_input_is_named(name, options, shape):
         make(name, options)(torch.ones(shape, dtype=torch.float64))
 
 
-CHOOSING = {"NALU", "ComplexNALU", "GNALU", "GatedNAUNMU", "INALU", "NLRL", "NSR"}  # of a sum and a product, or rules
+CHOOSING = {
+    "NALU",
+    "ComplexNALU",
+    "GNALU",
+    "GatedNAUNMU",
+    "INALU",
+    "NATU",
+    "NLRL",
+    "NSR",
+}  # of a sum and a product, or rules
 
 
 @cases(UNITS)

@@ -67,10 +67,6 @@ def test_sentences_on_words_need_all_their_models():
     assert "not run" in found[0].ours
 
 
-def test_a_cosine_falls_from_one_to_zero():
-    assert Cosine(100)(torch.tensor([0.0, 50.0, 100.0, 200.0])).tolist() == pytest.approx([1, 0.5, 0, 0])
-
-
 @pytest.mark.parametrize(
     ("name", "texts"),
     [

@@ -31,8 +31,10 @@ from numerate.loops.cuda.pipeline import emit_evaluation, emit_training
 from numerate.loops.cuda.source import Source
 from numerate.loops.lowering.lower import lower
 from numerate.loops.plain.eager import Eager
-from numerate.loops.step import Loop, Members, State, Step, batch_uniforms
+from numerate.loops.step import Loop, Members, ParameterGroup, State, Step, batch_uniforms
 from numerate.loops.toolchain import native
+from numerate.loops.tracing import trace
+from numerate.loops.tracing.linearity import is_linear
 from numerate.loops.tracing.trace import NotLowered, evaluation, training_step
 from numerate.units import INALU, NAC, NALU, NAU, NMU, GatedNAUNMU, RealNPU
 
@@ -149,6 +151,20 @@ class Standardised(nn.Module):
         return self.outer(torch.tanh(hidden))
 
 
+@pytest.mark.parametrize("own_clocks", [False, True])
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_rates_that_change_and_parameters_with_rates_of_their_own(runner, own_clocks):
+    module = unit("NALU")
+    group = ParameterGroup(tuple(dict(module.named_parameters()))[:2], (0.7, 0.9))
+    step = make_step(module, scheduled=True, own_clocks=own_clocks, groups=(group,))
+    members, table = make_members(4), 0.5 + torch.rand(step.rows, 12, 4, generator=torch.Generator().manual_seed(0)) / 2
+    members.rate = members.rate.unsqueeze(-1) * torch.tensor([1.0, 3.0])
+    state = make_state(module, 4)
+    plain, other = (trained(loop, state, members, table) for loop in (Eager(step), runner(step)))
+    assert largest_difference(plain, other) <= 2e-6
+    assert largest_difference(plain, state) > 0.1
+
+
 @on_host
 def test_statistics_of_the_batch():
     torch.manual_seed(0)
@@ -246,9 +262,11 @@ def test_gradients_of_what_is_read_from_both_ends(threads, runner):
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_source_is_emitted_for_every_unit(name):
-    step = make_step(unit(name))
+def test_a_source_is_emitted_for_every_unit(name, monkeypatch):
+    step, linear = make_step(unit(name)), []
+    monkeypatch.setattr(trace, "is_linear", lambda *arguments: linear.append(is_linear(*arguments)) or linear[-1])
     program = lower(training_step(step))
+    assert linear == [True]  # so that no example pays for the mean over the batch
     assert emit_training(step, program).text == emit_training(step, program).text
     assert emit_training(step, program).threads == 8
 

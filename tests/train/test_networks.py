@@ -18,7 +18,7 @@ from numerate.results.outcome import judge
 from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
-from numerate.train import Adam, NetworkTraining, Penalty, Stop, train
+from numerate.train import Adam, NetworkTraining, Penalty, Settings, Stop, train
 from numerate.train.networks import adam, group
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
@@ -118,10 +118,17 @@ def trained(path: Path, *trainings: NetworkTraining, **options: Any) -> dict[Any
 # ---------------------------------------------------------------- against plain torch
 
 
+def _own(given: NetworkTraining, name: str) -> dict[str, Any]:
+    """What torch calls the settings of this parameter, where it has its own."""
+    groups = given.optimiser.groups(name for name, _ in given.build(0).named_parameters())
+    return next(({"lr": g.rate, "betas": g.betas} for g in groups if name in g.names), {})
+
+
 def plain_torch(given: NetworkTraining, seed: int) -> dict[str, Tensor]:
     """The same run with torch's own optimiser and clipping."""
     model, task = given.build(seed), given.task
-    optimiser = torch.optim.Adam(model.parameters(), given.optimiser.rate)
+    chosen = [{"params": [p]} | _own(given, name) for name, p in model.named_parameters()]
+    optimiser = torch.optim.Adam(chosen, given.optimiser.rate)
     state: Any = None
     for step in range(given.steps):
         batch = task.batch(torch.tensor(seed), torch.tensor(step), {})
@@ -153,6 +160,16 @@ def test_weights_are_stored_unless_the_configuration_says_otherwise(tmp_path: Pa
     assert set(full.weights) == {"final", "best"}
     assert not bare.weights
     assert bare.scores["best_test"] == full.scores["best_test"]
+
+
+def test_parameters_with_settings_of_their_own_are_torchs_parameter_groups(tmp_path: Path) -> None:
+    own = {"readout.*": Settings(rate=1e-1, beta2=0.9), "layer.*": Settings(beta1=0.5)}
+    given = training(optimiser=Adam(1e-2, clip="norm", limit=0.5, parameters=own))
+    for row in trained(tmp_path, given).values():
+        for name, expected in plain_torch(given, row.seed).items():
+            np.testing.assert_allclose(row.weights["final"][name], expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="no parameter is called 'gate'"):
+        trained(tmp_path, training(optimiser=Adam(parameters={"gate": Settings()})))
 
 
 @pytest.mark.parametrize("carries", [False, True])
@@ -327,21 +344,25 @@ def test_the_kernel_draws_the_numbers_of_the_stream(count: int, first: int) -> N
 
 
 @on_gpu
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("limited", [False, True])
-def test_the_kernel_updates_as_the_plain_form(limited: bool) -> None:
+def test_the_kernel_updates_as_the_plain_form(limited: bool, own: bool) -> None:
     from numerate.train.networks.cuda_adam import update_
 
     torch.manual_seed(0)
     limits = (torch.full((96,), -0.1).cuda(), torch.full((96,), 0.2).cuda()) if limited else None
     plain = adam.State.start(torch.randn(4, 96).cuda())
     plain.frozen[2] = True
+    betas = torch.tensor([0.9, 0.999]).cuda()
+    rate = torch.full((4, 1), 0.01).cuda()
+    if own:  # settings for each number
+        betas, rate = betas.unsqueeze(-1) * torch.linspace(0.5, 1, 96).cuda(), 0.02 * torch.rand(4, 96).cuda()
     kernel = adam.State(*(value.clone() for value in vars(plain).values()))
     for step in range(5):
         gradient = torch.randn(4, 96).cuda()
         gradient[1, 7] = torch.inf if step == 3 else 0.0
         rest = (
-            gradient, torch.tensor(step).cuda(), torch.full((4, 1), 0.01).cuda(),
-            torch.tensor([1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1)]).cuda(), Adam(), limits,
+            gradient, torch.tensor(step).cuda(), rate, 1 - betas ** (step + 1), Adam(), limits, betas if own else None,
         )  # fmt: skip
         adam.update_(plain, *rest)
         update_(kernel, *rest)

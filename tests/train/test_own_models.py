@@ -478,8 +478,8 @@ def test_settings_of_the_optimiser_are_checked(settings, sentence):
 class Blind(Cpp):
     """A loop that gives wrong gradients, as an error in an emitter would."""
 
-    def train(self, state, members, penalty_scales, steps):
-        super().train(state, members, penalty_scales, steps)
+    def train(self, state, members, table, steps):
+        super().train(state, members, table, steps)
         state.exp_avg["weight"] += 1.0
 
 

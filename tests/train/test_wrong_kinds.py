@@ -21,7 +21,7 @@ TASK = SingleModule("mul")
         ({"penalties": penalty}, "penalties must be a sequence of Penalty"),
         ({"penalties": (penalty,)}, "penalties must be a sequence of Penalty"),
         ({"penalties": Penalty(penalty, Ramp(1.0, 0, 1))}, "penalties must be a sequence of Penalty"),
-        ({"restart": 3}, "restart must be a Restart or None, got 3"),
+        ({"restart": 3}, "restart must be a Restart, a Plateau or None, got 3"),
         ({"model": "NMU"}, "model must be a class or function"),
         ({"task": "mul"}, "task must have inputs, outputs, draws, examples, got 'mul'"),
         ({"labels": ["NMU"]}, "labels must map names to values"),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from numerate.results import config_hash
-from numerate.train.identity import FORMER_MODULES
+from numerate.train.identity import FORMER_MODULES, is_described
 from numerate.train.networks.specification import NetworkTraining
 from numerate.train.specification import Training
 from numerate.train.stack import shown_name
@@ -57,7 +57,7 @@ def _made(described: Any) -> Any:
         return tuple(map(_made, described))
     if isinstance(described, Mapping) and "call" in described:
         made = _factory(described)
-        whole = is_dataclass(made.func) and {f.name for f in fields(made.func)} == made.keywords.keys()
+        whole = is_dataclass(made.func) and is_described(made.func, made.keywords.keys())
         return made() if whole else made
     if isinstance(described, Mapping) or (isinstance(described, str) and _PATH.fullmatch(described)):
         return _factory(described)

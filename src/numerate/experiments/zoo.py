@@ -26,6 +26,7 @@ from numerate.units import (
     MCFC,
     NAC,
     NALU,
+    NATU,
     NAU,
     NMRU,
     NMU,
@@ -112,6 +113,7 @@ def recipes(steps: int) -> dict[str, Recipe]:
         "Modified Real NPU": Recipe(ModifiedRealNPU, fast, sparse(1.0)),
         "NMRU": Recipe(NMRU, clipped, sparse(10.0)),
         "Reciprocal Unit": Recipe(ReciprocalUnit, penalties=sparse(10.0)),
+        "NATU": Recipe(NATU, Adam(1e-2)),
         "MCFC": Recipe(MCFC, penalties=sparse(10.0)),
         "MulMCFC": Recipe(MulMCFC, penalties=sparse(10.0)),
     }
@@ -167,16 +169,27 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         "share of solved runs, by which the units are ordered, with its Wilson interval; hollow: with the best weights "
         "rounded to the unit's discrete values wherever the validation error is not worse."
     )
+    tables = [share_table(ranked), *rate_tables(compared)]
+    return Page(compared.title, headline(compared), [Picture("overview", picture(compared, ranked), caption)], tables)
+
+
+def share_table(ranked: Mapping[str, Share]) -> TextTable:
+    """Each unit's share of solved runs, as trained and rounded."""
     shares = [
         [unit, _interval(share.solved), _interval(share.rounded) if share.rounded else "–"]
         for unit, share in ranked.items()
     ]
-    tables = [TextTable("Share of solved runs", ["unit", "over all tasks", "rounded"], shares)]
+    return TextTable("Share of solved runs", ["unit", "over all tasks", "rounded"], shares)
+
+
+def rate_tables(compared: Comparison) -> list[TextTable]:
+    """One table per panel: units down, operations across."""
+    tables = []
     for panel in compared.panels:
         rates = {(cell.series, cell.x): _interval(cell.measured.ours[SUCCESS.name]) for cell in compared.of(panel)}
         lines = [[unit, *(rates.get((unit, x), "–") for x in OPERATIONS)] for unit in compared.series]
         tables.append(TextTable(panel, ["unit", *OPERATIONS], lines))
-    return Page(compared.title, headline(compared), [Picture("overview", picture(compared, ranked), caption)], tables)
+    return tables
 
 
 def picture(compared: Comparison, ranked: Mapping[str, Share]) -> Figure:

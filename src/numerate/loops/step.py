@@ -27,11 +27,22 @@ def squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters with betas and a learning rate of their own, as in the parameter groups of ``torch.optim``."""
+
+    names: tuple[str, ...]
+    betas: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Step:
     """What one member does in one step; every function sees one member and is free of side effects.
 
     Loss = mean over the batch of ``loss(model(parameters, x, noise), y)``
     + sum over k of scale_k(t) * penalty_k(parameters); then Adam, then the bounds.
+
+    What changes from step to step lies in a table, a column for each member: the scales of the penalties, then the
+    factor of the learning rate if the step is ``scheduled``, then Adam's corrections if members have ``own_clocks``.
     """
 
     parameters: Mapping[str, torch.Size]
@@ -58,10 +69,21 @@ class Step:
     """(prediction, target) -> (n,), what evaluation reports."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    groups: tuple[ParameterGroup, ...] = ()
+    """Parameters in none of them have ``betas`` and the first of a member's rates."""
     clip: str | None = None
     """None, "value" (each entry of the gradient) or "norm" (over all parameters together)."""
+    scheduled: bool = False
+    """Whether the learning rate is multiplied by a factor of the step."""
+    own_clocks: bool = False
+    """Whether each member counts Adam's steps from its own start."""
     name: str | None = None
     """Identifies what the step computes, if only code of this package takes part; emitted text is cached under it."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table: numbers of one member that are different in each step."""
+        return len(self.penalties) + self.scheduled + self.own_clocks * 2 * (1 + len(self.groups))
 
 
 @dataclass
@@ -73,7 +95,7 @@ class Members:
     constants: Tensors
     """Name -> (S, ...)."""
     rate: Tensor
-    """Learning rate, (S,) float32."""
+    """Learning rate, (S,) float32; with groups of parameters (S, 1 + groups)."""
     clip: Tensor | None = None
     """Limit of the gradient clipping, (S,) float32."""
 
@@ -96,7 +118,8 @@ def fixed(step: Step, members: Members) -> list[Tensor]:
     """What emitted loops only read of each member: constants, learning rate and, if ``step`` clips, the limit."""
     numbers = [*(members.constants[name] for name in step.constants), members.rate]
     if step.clip is not None:
-        numbers.append(torch.full_like(members.rate, math.inf) if members.clip is None else members.clip)
+        unlimited = torch.full((len(members),), math.inf, device=members.rate.device)
+        numbers.append(unlimited if members.clip is None else members.clip)
     return numbers
 
 
@@ -140,8 +163,8 @@ class State:
 class Loop(Protocol):
     """Runs a :class:`Step` many times for many members. The result for a member depends on that member alone."""
 
-    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
-        """Advance ``state`` in place by ``steps``; ``penalty_scales``: (number of penalties, steps, S) float32."""
+    def train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
+        """Advance ``state`` in place by ``steps``; ``table``: (the step's rows, steps, S) float32."""
         ...
 
     def evaluate(self, parameters: Tensors, constants: Tensors, uniforms: Tensor) -> Tensor:
@@ -168,6 +191,24 @@ def total_loss(
     return value
 
 
+def at_step(step: Step, row: Tensor, rate: Tensor, correction: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Scales of the penalties, learning rate and corrections of one member at one step.
+
+    Args:
+        step: what is computed.
+        row: the member's numbers in the table, (rows,).
+        rate: the member's rate or rates, without schedule.
+        correction: that of all members, if they have no clocks of their own.
+    """
+    count = len(step.penalties)
+    if step.scheduled:
+        rate = rate * row[count]
+    if step.own_clocks:
+        correction = row[count + step.scheduled :]
+    assert correction is not None
+    return row[:count], rate, correction
+
+
 def clipped(step: Step, gradients: Tensors, limit: Tensor | None) -> Tensors:
     """Gradients of one member after clipping by value or by total norm (as ``torch.nn.utils`` does)."""
     if step.clip is None or limit is None:
@@ -188,13 +229,21 @@ def adam(
     rate: Tensor,
     correction: Tensor,
 ) -> tuple[Tensors, Tensors, Tensors]:
-    """Adam and the bounds, for one member; ``correction``: (1 - beta1**(t + 1), sqrt(1 - beta2**(t + 1)))."""
-    beta1, beta2 = step.betas
+    """Adam and the bounds, for one member.
+
+    ``rate``: (), with groups of parameters (1 + groups,); ``correction``: (1 - beta1**(t + 1), sqrt(1 - beta2**(t +
+    1))), the same of each group behind it.
+    """
+    places = {name: place for place, group in enumerate(step.groups, 1) for name in group.names}
     new_parameters, new_exp_avg, new_exp_avg_sq = {}, {}, {}
     for name, gradient in gradients.items():
+        place = places.get(name, 0)
+        beta1, beta2 = step.groups[place - 1].betas if place else step.betas
+        own = rate[place] if step.groups else rate
         m = beta1 * exp_avg[name] + (1 - beta1) * gradient
         v = beta2 * exp_avg_sq[name] + (1 - beta2) * gradient * gradient
-        value = parameters[name] - (rate / correction[0]) * m / (v.sqrt() / correction[1] + step.eps)
+        size = v.sqrt() / correction[2 * place + 1] + step.eps
+        value = parameters[name] - (own / correction[2 * place]) * m / size
         if name in step.bounds:
             value = value.clamp(*step.bounds[name])
         new_parameters[name], new_exp_avg[name], new_exp_avg_sq[name] = value, m, v
@@ -202,10 +251,14 @@ def adam(
 
 
 def corrections(step: Step, start: int, steps: int, device: torch.device | str = "cpu") -> Tensor:
-    """Adam's two bias corrections for the steps start, ..., start + steps - 1; (steps, 2) float32."""
+    """Adam's two bias corrections for the steps start, ..., start + steps - 1; (steps, 2) float32.
+
+    Those of groups of parameters are behind them, (steps, 2 + 2 groups).
+    """
     t = torch.arange(start + 1, start + steps + 1, dtype=torch.float64, device=device)
-    beta1, beta2 = step.betas
-    return torch.stack([1 - beta1**t, (1 - beta2**t).sqrt()], -1).float()
+    pairs = [step.betas, *(group.betas for group in step.groups)]
+    columns = [column for beta1, beta2 in pairs for column in (1 - beta1**t, (1 - beta2**t).sqrt())]
+    return torch.stack(columns, -1).float()
 
 
 def batch_uniforms(step: Step, seeds: Tensor, t: int) -> tuple[Tensor, Tensor | None]:

@@ -95,7 +95,7 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
     yield "status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else "")
     for score in sorted(row.scores):
         yield score.replace("_", " "), _number(row.scores[score])
-    for setting in ("model", "task", "optimiser", "penalties", "restart"):
+    for setting in ("model", "task", "optimiser", "schedule", "penalties", "restart"):
         if row.config.get(setting):
             yield setting, brief(row.config[setting])
     for setting in ("steps", "batch"):

@@ -117,6 +117,7 @@ def html(comparison: Comparison, notes: Notes | None = None, drawings: Figures |
         orders=_orders(comparison),
         p_value=text.p_value,
         snapped=any(cell.measured.snapped is not None for cell in comparison.cells),
+        single=any(cell.measured.starts_solved is not None for cell in comparison.cells),
         differing=[(cell, _line(comparison, cell)) for cell in comparison.cells if cell.verdict.word == "differs"],
         words=[
             (word, PLURAL.get(word, word), comparison.count(word)) for word in tables.STYLES if comparison.count(word)
@@ -230,6 +231,7 @@ def _line(comparison: Comparison, cell: Cell) -> dict[str, Any]:
         "counts": None if measured.solved is None else f"{measured.solved}/{measured.n}",
         "snapped": None if measured.snapped is None else f"{measured.snapped}/{measured.n}",
         "gain": 0 if measured.snapped is None or measured.solved is None else measured.snapped - measured.solved,
+        "single": None if measured.starts_solved is None else f"{measured.starts_solved}/{measured.starts}",
         "diverged": measured.diverged,
         "groups": groups,
         "word": cell.verdict.word,

@@ -87,6 +87,8 @@ class Measured:
         solved: number of solved runs; None where success is not measured.
         snapped: number of runs solved with rounded weights; None unless all runs were rounded.
         diverged: number of runs that diverged.
+        starts: number of starts that the runs were chosen from.
+        starts_solved: how many of these are solved; None where each run had but one.
     """
 
     n: int
@@ -95,6 +97,8 @@ class Measured:
     solved: int | None = None
     snapped: int | None = None
     diverged: int = 0
+    starts: int = 0
+    starts_solved: int | None = None
 
 
 def arithmetic(rows: Sequence[Row], last: int | None = None) -> Measured:
@@ -107,6 +111,9 @@ def arithmetic(rows: Sequence[Row], last: int | None = None) -> Measured:
     }
     if summary.snapped is not None:
         ours["snapped_rate"] = summary.snapped
+    if summary.single is not None:
+        ours["single_rate"] = summary.single
     ours["solved_at_median"] = Estimate(summary.solved_at_median, n=summary.solved, how="median")
     reproduced = {"solved_at_mean": summary.solved_at_published, "sparsity_error_mean": summary.sparsity_published}
-    return Measured(summary.n, ours, reproduced, summary.solved, summary.snapped_solved, summary.diverged)
+    counts = summary.solved, summary.snapped_solved, summary.diverged, summary.starts, summary.starts_solved
+    return Measured(summary.n, ours, reproduced, *counts)

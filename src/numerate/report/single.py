@@ -56,13 +56,16 @@ def facts(row: Row, maker: Maker) -> Iterator[Fact]:
     yield "run", f"{row.key.config}-{row.seed} of {row.experiment or 'no experiment'}"
     for label, value in row.labels.items():
         yield label, label_text(value)
-    for setting in ("task", "optimiser", "penalties", "restart"):
+    for setting in ("task", "optimiser", "schedule", "penalties", "restart"):
         if row.config.get(setting):
             yield setting, brief(row.config[setting])
     if {"steps", "batch"} <= row.config.keys():
         yield "training", f"{_count(row.config['steps'])} steps on {_count(row.config['batch'])} examples each"
     yield "status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else "")
     yield "solved", outcome_text(row, "no", "yes", "yes, first at step")
+    if "starts_solved" in row.scores:
+        solved, starts, chosen = (int(row.scores.get(name, 0)) for name in ("starts_solved", "starts", "start"))
+        yield "starts", f"number {chosen} of 0 to {starts - 1} is this run; {solved} of {starts} are solved"
     for score, title in (
         ("threshold", "threshold"),
         ("best_test", "test error"),

@@ -28,6 +28,8 @@ def records(comparison: Comparison) -> list[dict[str, Any]]:
         record: dict[str, Any] = {"panel": cell.panel, "series": cell.series, "x": x_name(cell.x).replace("−", "-")}
         record |= {"runs": measured.n, "solved": measured.solved, "solved_snapped": measured.snapped}
         record["diverged"] = measured.diverged
+        if any(other.measured.starts_solved is not None for other in comparison.cells):
+            record |= {"starts": measured.starts, "starts_solved": measured.starts_solved}
         if any("success_rate" in other.theirs for other in comparison.cells):
             record["published_runs"] = cell.theirs["success_rate"].n if "success_rate" in cell.theirs else None
         record |= {"verdict": cell.verdict.word, "p": cell.verdict.p, "q": cell.verdict.q}
@@ -105,7 +107,8 @@ def terminal_table(comparison: Comparison) -> "Group":
         parts += [table, Text("")]
     lead = comparison.lead
     legend = "ours / published " if comparison.published else ""
-    parts.append(Text(f"{legend}{lead.brief_title or lead.title.lower()}", style="dim"))
+    single = " (of single starts)" if any(_single(cell, comparison) for cell in comparison.cells) else ""
+    parts.append(Text(f"{legend}{lead.brief_title or lead.title.lower()}{single}", style="dim"))
     parts.append(Text(comparison.headline(), style="bold"))
     parts += [_difference(cell) for cell in comparison.cells if cell.verdict.word == "differs"]
     return Group(*parts)
@@ -121,7 +124,13 @@ def _pair(cell: Cell | None, comparison: Comparison) -> "Text":
     if comparison.published:
         pair.append(cell.published(metric.name))
     shown = ["–" if rate is None or rate.value is None else rate.bound + metric.brief(rate.value) for rate in pair]
-    return Text("/".join(shown), style=STYLES.get(cell.verdict.word, ""))
+    return Text("/".join(shown) + _single(cell, comparison), style=STYLES.get(cell.verdict.word, ""))
+
+
+def _single(cell: Cell, comparison: Comparison) -> str:
+    """The success of single starts, where a run is the best of several."""
+    rate = cell.measured.ours.get("single_rate") if comparison.lead.name == "success_rate" else None
+    return "" if rate is None or rate.value is None else f" ({comparison.lead.brief(rate.value)})"
 
 
 def _difference(cell: Cell) -> "Text":

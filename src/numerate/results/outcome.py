@@ -30,6 +30,8 @@ class Outcome:
         sparsity: sparsity error at the best validation point.
         snapped: success with rounded weights, where the validation error allows them; None if that was not tried.
         diverged: whether a parameter stopped being finite.
+        starts: how many starts the run was chosen from.
+        starts_solved: how many of them are solved.
     """
 
     solved: bool
@@ -37,6 +39,8 @@ class Outcome:
     sparsity: float = float("nan")
     snapped: bool | None = None
     diverged: bool = False
+    starts: int = 1
+    starts_solved: int | None = None
 
 
 def below_threshold(error: Any, threshold: Any) -> np.ndarray:
@@ -68,6 +72,21 @@ def read_off(
         "best_sparsity": np.take_along_axis(sparsity, best[:, None], -1)[:, 0],
         "solved_at": np.where(below.any(-1), steps[below.argmax(-1)], np.nan),
     }
+
+
+def choose_starts(scores: Mapping[str, np.ndarray], starts: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Of each run the start with the smallest validation error, the first of equals; and what is to be told of all.
+
+    Args:
+        scores: of all starts of the first run, then those of the next; (runs * starts,) each.
+        starts: of each run.
+    """
+    validation = scores["best_validation"].reshape(-1, starts)
+    best = np.where(np.isnan(validation), np.inf, validation).argmin(-1)
+    solved = below_threshold(scores["best_test"], scores["threshold"]).reshape(-1, starts).sum(-1)
+    every = np.ones(validation.size)
+    told = {"start": np.arange(validation.size) % starts, "starts": starts * every}
+    return np.arange(len(best)) * starts + best, told | {"starts_solved": solved.repeat(starts)}
 
 
 def best_point(validation: Any, last: int | None = None) -> int:
@@ -123,7 +142,7 @@ def judge(row: Row, last: int | None = None) -> Outcome:
     steps, validation, test, sparsity = (row.curves.get(name, ()) for name in READ_OFF)
     judged = outcome(steps, validation, test, sparsity, row.threshold, last=last)
     snapped = _snapped(row.scores, row.threshold, judged.solved)
-    return replace(judged, snapped=snapped, diverged=row.status == "diverged")
+    return replace(judged, snapped=snapped, diverged=row.status == "diverged", **_starts(row.scores))
 
 
 def judge_scores(scores: Mapping[str, float], threshold: float, diverged: bool) -> Outcome:
@@ -132,7 +151,12 @@ def judge_scores(scores: Mapping[str, float], threshold: float, diverged: bool) 
     below = scores["best_test"] < threshold  # as :func:`below_threshold`, of which numpy makes an array
     solved = bool(scores.get("solved", below))
     solved_at = int(at) if math.isfinite(at) else None
-    return Outcome(solved, solved_at, sparsity, _snapped(scores, threshold, solved), diverged)
+    return Outcome(solved, solved_at, sparsity, _snapped(scores, threshold, solved), diverged, **_starts(scores))
+
+
+def _starts(scores: Mapping[str, float]) -> dict[str, int]:
+    """How many starts there were, and how many of them are solved; nothing of a run with one."""
+    return {name: int(scores[name]) for name in ("starts", "starts_solved") if name in scores}
 
 
 def _snapped(scores: Mapping[str, float], threshold: float, solved: bool) -> bool | None:

@@ -11,7 +11,10 @@ from numerate.stats.intervals import Estimate, gamma_mean, sparsity_mean, wilson
 
 @dataclass(frozen=True)
 class Summary:
-    """What a group of runs achieved. Solved-at and sparsity are over the solved runs only, as in the papers."""
+    """What a group of runs achieved. Solved-at and sparsity are over the solved runs only, as in the papers.
+
+    ``single`` is the success of single starts, of which a run is the best; ``starts`` how many there were in all.
+    """
 
     n: int
     solved: int
@@ -19,6 +22,9 @@ class Summary:
     success: Estimate
     snapped: Estimate | None
     snapped_solved: int | None
+    single: Estimate | None
+    starts: int
+    starts_solved: int | None
     solved_at_median: float | None
     solved_at: Estimate
     solved_at_published: Estimate
@@ -34,6 +40,8 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     snapped = [run.snapped for run in outcomes]
     tried = bool(snapped) and all(success is not None for success in snapped)
     rounded = sum(map(bool, snapped)) if tried else None
+    starts, several = sum(run.starts for run in outcomes), any(run.starts > 1 for run in outcomes)
+    single = sum(run.solved if run.starts_solved is None else run.starts_solved for run in outcomes)
     return Summary(
         n=len(outcomes),
         solved=len(solved),
@@ -41,6 +49,9 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
         success=wilson(len(solved), len(outcomes)),
         snapped=None if rounded is None else wilson(rounded, len(outcomes)),
         snapped_solved=rounded,
+        single=wilson(single, starts) if several else None,
+        starts=starts,
+        starts_solved=single if several else None,
         solved_at_median=float(np.median(steps)) if steps else None,
         solved_at=gamma_mean(steps),
         solved_at_published=gamma_mean(steps, "published"),

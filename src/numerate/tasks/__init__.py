@@ -1,15 +1,18 @@
 """Data distributions with a success criterion: frozen dataclasses whose sampling can be traced."""
 
 from numerate.tasks.adding import Adding
+from numerate.tasks.any_range import AnyRange, random_ranges
 from numerate.tasks.arithmetic import Arithmetic, ten_parameter_function
 from numerate.tasks.batches import Batch, BatchTask
 from numerate.tasks.characters import Characters
+from numerate.tasks.composed import COMPOSED, Composed
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.counting import Counting
 from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
 from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
+from numerate.tasks.label_noise import LabelNoise
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.logic import Logic
 from numerate.tasks.match import Match
@@ -26,14 +29,17 @@ from numerate.tasks.task import OPERATIONS, Interval, Split, Task
 from numerate.tasks.words import Words
 
 __all__ = [
+    "COMPOSED",
     "OPERATIONS",
     "PRIMER_RANGES",
     "Adding",
+    "AnyRange",
     "Arithmetic",
     "Batch",
     "BatchTask",
     "Characters",
     "Compare",
+    "Composed",
     "CopyLast",
     "Copying",
     "Count",
@@ -46,6 +52,7 @@ __all__ = [
     "FractionalSIR",
     "Identity",
     "Interval",
+    "LabelNoise",
     "LargeScale",
     "Logic",
     "Match",
@@ -65,5 +72,6 @@ __all__ = [
     "Task",
     "VariableCopying",
     "Words",
+    "random_ranges",
     "ten_parameter_function",
 ]

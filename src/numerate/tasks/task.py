@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from numerate.streams import Domain, uniform
+
 Split = Literal["train", "validation", "test"]
 Interval = tuple[float, float]
 Range = Interval | tuple[Interval, Interval]
@@ -63,6 +65,15 @@ class Task(Protocol):
     def threshold(self) -> float:
         """Test error below which a run counts as a success."""
         ...
+
+
+def held_out_numbers(task: Task, split: Split, size: int) -> Tensor:
+    """The fixed numbers behind the validation or test examples of a task, the same in every run; (n, draws)."""
+    own = getattr(task, "held_out", None)
+    if own is not None and (numbers := own(split, size)) is not None:
+        return numbers.float()
+    seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
+    return uniform(torch.tensor(seed), domain, 0, size * task.draws).view(size, task.draws)
 
 
 def intervals(span: Range) -> tuple[Interval, ...]:

@@ -6,9 +6,10 @@
 from numerate.loops.least_squares.fit import LeastSquaresResult, least_squares
 from numerate.loops.least_squares.marquardt import LevenbergMarquardt
 from numerate.train.backends import BACKENDS
-from numerate.train.networks.specification import Cosine, NetworkTraining, Stop
+from numerate.train.networks.specification import NetworkTraining, Stop
 from numerate.train.progress import Progress
-from numerate.train.specification import Adam, Penalty, Restart, Training
+from numerate.train.schedules import Cosine, Linear, Steps, Warmup
+from numerate.train.specification import Adam, Penalty, Plateau, Restart, Settings, Training
 from numerate.train.trainer import train
 
 __all__ = [
@@ -17,12 +18,17 @@ __all__ = [
     "Cosine",
     "LeastSquaresResult",
     "LevenbergMarquardt",
+    "Linear",
     "NetworkTraining",
     "Penalty",
+    "Plateau",
     "Progress",
     "Restart",
+    "Settings",
+    "Steps",
     "Stop",
     "Training",
+    "Warmup",
     "least_squares",
     "train",
 ]

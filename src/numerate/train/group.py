@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from numerate.loops.step import Loop, State, Step, Tensors
 from numerate.results import Key, Provenance, Row, canonical
-from numerate.results.outcome import read_off
+from numerate.results.outcome import choose_starts, read_off
 from numerate.train import preflight, stack
 from numerate.train.backends import choose, evaluator, first_sentence
 from numerate.train.progress import Reporter
 from numerate.train.sink import RunSink
-from numerate.train.specification import Training
+from numerate.train.specification import Plateau, Restart, Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
 
@@ -37,14 +37,17 @@ class Group:
     ) -> None:
         self.keys, self.runs = zip(*sorted(runs.items(), key=lambda item: stack.examples_of(item[1])))
         self.training = self.runs[0].training
+        self.starts = self.training.starts
+        self.each = [run for run in self.runs for _ in range(self.starts)]
+        """The members of the stack: all starts of the first run, then those of the next."""
         self.store, self.experiment, self.device = store, experiment, device
         self.name = hashlib.sha256(repr(self.keys).encode()).hexdigest()[:24]
         self.step, self.model = stack.make_step(self.training)
         self.backend, self.loop = cached_loop(self.training, self.step, backend, device, threads)
-        self.members = stack.members(self.runs).to(device)
+        self.members = stack.members(self.each).to(device)
         self.splits = {
             split: (
-                {k: v.to(device) for k, v in stack.constants(self.runs, split).items()},
+                {k: v.to(device) for k, v in stack.constants(self.each, split).items()},
                 _by_columns(stack.evaluation_uniforms(self.training, split).to(device)),
             )
             for split in ("validation", "test")
@@ -53,7 +56,7 @@ class Group:
             split: evaluator(self.loop, self.step, uniforms.shape[-1], device)
             for split, (_, uniforms) in self.splits.items()
         }
-        self.penalty_scales = stack.PenaltyScales(self.runs, device)
+        self.table = stack.Table(self.step, self.each, device)
         points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, points - BEST_OF_LAST)
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
@@ -80,7 +83,7 @@ class Group:
             if time.perf_counter() - saved >= checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()
-                report.under_way[self.name] = self.state.step * len(self.runs)
+                report.under_way[self.name] = self.state.step * len(self.each)
                 report.show(self.label, self.backend)
             self._train(every)
             yield
@@ -88,7 +91,7 @@ class Group:
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
-        report.add_rows(self.name, rows, steps * len(self.runs))
+        report.add_rows(self.name, rows, steps * len(self.each))
         report.show(self.label, self.backend)
 
     # Training and evaluation
@@ -96,30 +99,50 @@ class Group:
     def _train(self, steps: int) -> None:
         """To the next evaluation, stopping where members restart."""
         start, end = self.state.step, self.state.step + steps
-        scales = self.penalty_scales(start, steps, self.curves["validation"][-1])
+        self._restart_stuck(start)
+        table = self.table(start, steps, self.curves["validation"][-1], np.maximum(self.since - 1, 0))
         for stop, due in [*self._restarts(start, steps), (end, [])]:
             if stop > self.state.step:
                 at = self.state.step - start
                 count = stop - self.state.step
-                self.loop.train(self.state, self.members, scales[:, at : at + count], count)
+                self.loop.train(self.state, self.members, table[:, at : at + count], count)
             if due:
                 self._restart(due, stop)
 
     def _restarts(self, start: int, steps: int) -> list[tuple[int, list[int]]]:
         """(step, members that restart there), in order."""
         rule = self.training.restart
-        if rule is None or start + steps <= rule.history:
+        if not isinstance(rule, Restart) or start + steps <= rule.history:
             return []
-        curves = torch.stack(self.curves["validation"], -1).double().cpu().numpy()
-        times = stack.restart_times(rule, self.training.evaluate_every, curves, self.since, start, steps)
+        times = stack.restart_times(rule, self.training.evaluate_every, self._errors(), self.since, start, steps)
         return [(int(t), np.flatnonzero(times == t).tolist()) for t in np.unique(times[times >= 0])]
+
+    def _restart_stuck(self, at: int) -> None:
+        """Members that the window of their last evaluations calls stuck; Adam begins anew with them."""
+        rule = self.training.restart
+        if not isinstance(rule, Plateau):
+            return
+        due = np.flatnonzero(stack.stuck(rule, self.training.evaluate_every, self._errors(), self.since)).tolist()
+        if due:
+            self._restart(due, at)
+            for moments in (self.state.exp_avg, self.state.exp_avg_sq):
+                for value in moments.values():
+                    value[due] = 0.0
+
+    def _errors(self) -> np.ndarray:
+        """All validation errors, (S, points)."""
+        return torch.stack(self.curves["validation"], -1).double().cpu().numpy()
 
     def _restart(self, due: list[int], at: int) -> None:
         self.restarts[due] += 1
         self.since[due] = at + 1
-        fresh = stack.initial_parameters([self.runs[s] for s in due], self.restarts[due].tolist())
+        fresh = stack.initial_parameters([self.each[s] for s in due], self._draws(due))
         for name, value in fresh.items():
             self.state.parameters[name][due] = value.to(self.device)
+
+    def _draws(self, members: Sequence[int]) -> list[int]:
+        """Which draw of its seed's parameters each member has: the number of its start; after a restart a later one."""
+        return [s % self.starts + self.starts * int(self.restarts[s]) for s in members]
 
     @torch.no_grad()
     def _evaluate(self) -> None:
@@ -143,7 +166,7 @@ class Group:
         """The sparsity of the last evaluations, of all at once."""
         if self.unmeasured:
             together = {k: torch.cat([values[k] for values in self.unmeasured]) for k in self.unmeasured[0]}
-            self.curves["sparsity"] += self.measure_sparsity(together).split(len(self.runs))
+            self.curves["sparsity"] += self.measure_sparsity(together).split(len(self.each))
             self.unmeasured = []
 
     def _loss(self, parameters: Tensors, split: str) -> Tensor:
@@ -153,17 +176,17 @@ class Group:
     # Checkpoints
 
     def _restore_or_start(self) -> None:
-        count = len(self.runs)
+        count = len(self.each)
         self.unmeasured: list[Tensors] = []
         checkpoint = self.store.load_checkpoint(self.name)
         self.seconds_before = float(checkpoint.meta.get("seconds", 0.0)) if checkpoint else 0.0
         if checkpoint is None:
-            start = {k: v.to(self.device) for k, v in stack.initial_parameters(self.runs).items()}
-            self.state = State.start(start)
+            self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
+            drawn = stack.initial_parameters(self.each, self._draws(range(count)))
+            self.state = State.start({k: v.to(self.device) for k, v in drawn.items()})
             self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
             self.best = {k: v.clone() for k, v in self.state.parameters.items()}
             self.best_validation = torch.full((count,), torch.inf, device=self.device)
-            self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
             return
         arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in checkpoint.arrays.items()}
 
@@ -201,9 +224,13 @@ class Group:
         curves = {name: torch.stack(values, -1).float().cpu().numpy() for name, values in self.curves.items()}
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
-        thresholds = np.array([run.training.task.threshold() for run in self.runs])
+        thresholds = np.array([run.training.task.threshold() for run in self.runs]).repeat(self.starts)
         scores = self._snapped_scores() | read_off(steps, **curves, threshold=thresholds, last=BEST_OF_LAST)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
+        chosen = np.arange(len(self.each))
+        if self.starts > 1:
+            chosen, found = choose_starts(scores, self.starts)
+            scores |= found
         timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
         provenance = Provenance.here(self.backend, timing, self.device)
         weights = {
@@ -228,7 +255,7 @@ class Group:
                 weights={moment: {k: v[s] for k, v in values.items()} for moment, values in weights.items()},
                 provenance=provenance,
             ).spelled(spelled[id(run.training)])
-            for s, run in enumerate(self.runs)
+            for s, run in zip(chosen, self.runs)
         ]
 
     def _snapped_scores(self) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -40,8 +40,7 @@ def describe(value: Any, within: tuple[Any, ...] = ()) -> Any:
             **{k: describe(v, within) for k, v in sorted(value.keywords.items())},
         }
     if is_dataclass(value) and not isinstance(value, type):
-        settings = {f.name: describe(getattr(value, f.name), within) for f in fields(value)}
-        return {"call": _named(type(value), within), **settings}
+        return {"call": _named(type(value), within), **described_fields(value, within)}
     if isinstance(value, Mapping):
         return {str(k): describe(v, within) for k, v in value.items()}
     if isinstance(value, set | frozenset):
@@ -53,6 +52,25 @@ def describe(value: Any, within: tuple[Any, ...] = ()) -> Any:
     raise TypeError(
         f"{value!r} cannot be written into a configuration; use numbers, text, classes, functions and dataclasses"
     )
+
+
+ADDED: dict[str, Any] = {"added": True}
+"""Metadata of a field that came later: it is described only where it is not at its default, so keys do not change."""
+
+
+def described_fields(value: Any, within: tuple[Any, ...] = (), without: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass as JSON data; an added one at its default is left out."""
+    return {
+        f.name: describe(getattr(value, f.name), within)
+        for f in fields(value)
+        if f.name not in without and not ("added" in f.metadata and getattr(value, f.name) == f.default)
+    }
+
+
+def is_described(kind: Any, names: Collection[str]) -> bool:
+    """Whether :func:`described_fields` of a dataclass has these names: all fields, but maybe not the added ones."""
+    every = {f.name: "added" in f.metadata for f in fields(kind)}
+    return all(name in every for name in names) and all(name in names or added for name, added in every.items())
 
 
 def only_ours(described: Any) -> bool:

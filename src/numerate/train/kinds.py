@@ -18,8 +18,8 @@ from torch import nn
 from numerate import recurrent, tasks, units
 from numerate.recurrent import Cell
 from numerate.train.identity import describe, stored_path
-from numerate.train.networks.specification import Cosine
-from numerate.train.specification import Adam, Penalty, Restart
+from numerate.train.schedules import Cosine, Linear, Steps, Warmup
+from numerate.train.specification import Adam, Penalty, Plateau, Restart, Settings
 
 Described = Mapping[str, Any] | list[Any] | str | int | float | bool | None
 """What :func:`numerate.train.identity.describe` gives, and JSON brings back."""
@@ -56,7 +56,8 @@ def kinds() -> Kinds:
             *public(units, nn.Module),
             *public(recurrent, Cell, nn.Module),
             *(value for value in made_tasks if hasattr(value, "__dataclass_fields__")),
-            *(Adam, Cosine, Penalty, Restart),
+            *(Adam, Penalty, Plateau, Restart, Settings),
+            *(Cosine, Linear, Steps, Warmup),
             *(units.penalty, units.l1, units.r_z_sum, units.r_z_product),
             *(units.After, units.Constant, units.Growth, units.Ramp, units.Saturating),
         ]

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
@@ -16,8 +17,8 @@ from numerate.loops.tracing.noise import UnsupportedRandomness, functional, nois
 from numerate.train.backends import evaluator, first_sentence
 from numerate.train.specification import Training
 from numerate.train.stack import (
-    PenaltyScales,
     Run,
+    Table,
     check_alike,
     constants,
     differing,
@@ -54,6 +55,7 @@ def check_model(training: Training, seeds: Iterable[int] = ()) -> nn.Module:
         raise ValueError(f"{name} has parameters whose shape is not known before its first use; give their sizes")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{name} has no parameters to train")
+    training.optimiser.groups(k for k, _ in model.named_parameters())  # raises for names that there are not
     if hooked := [k for k, p in model.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise ValueError(
             f"{name} has a hook on the gradient of {hooked[0]}, which training would not call; use a mask in forward"
@@ -159,9 +161,9 @@ def check_loop(training: Training, loop: Loop, device: str) -> None:
         targets = step.examples(uniforms, {k: v[0] for k, v in fixed.items()})[1]
         _compare("error", errors.cpu(), plain.evaluate(start, fixed, uniforms), ERRORS, 1e-5 * targets.square().mean())
     state, expected = State.start(moved), State.start(start)
-    scales = PenaltyScales(runs)(0, 1, torch.ones(1))
-    loop.train(state, members(runs).to(device), scales.to(device), 1)
-    plain.train(expected, members(runs), scales, 1)
+    table = Table(step, runs)(0, 1, torch.ones(1), np.zeros(1, np.int64))
+    loop.train(state, members(runs).to(device), table.to(device), 1)
+    plain.train(expected, members(runs), table, 1)
     largest = torch.stack([_largest(value) for value in expected.exp_avg.values()]).amax()
     for name, value in expected.exp_avg.items():
         _compare(f"gradient of {name}", state.exp_avg[name].cpu(), value, GRADIENTS, 1e-4 * largest)

@@ -4,8 +4,9 @@ import json
 import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ from numerate.locks import ForkSafeLock
 from numerate.results import Key, config_hash
 from numerate.streams import Domain, derived_seed
 from numerate.tasks.task import Task
-from numerate.train.identity import describe, only_ours
+from numerate.train.identity import ADDED, describe, described_fields, only_ours
+from numerate.train.schedules import Schedule, check_schedule
 
 _GLOBAL_GENERATOR = ForkSafeLock()  # modules draw from one generator, whichever thread makes them
 
@@ -24,19 +26,61 @@ Factory = Callable[[int, int], nn.Module]
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What some parameters have in place of Adam's own settings; None: as Adam.
+
+    Args:
+        rate: learning rate.
+        beta1: decay of the first moment, the mean of gradients.
+        beta2: decay of the second moment, the mean of their squares.
+    """
+
+    rate: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            _check_rate(self.rate)
+        for name in ("beta1", "beta2"):
+            if (beta := getattr(self, name)) is not None and not 0 <= beta < 1:
+                raise ValueError(f"{name} must be a number from 0 to below 1, got {beta!r}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters of a model that have settings of their own."""
+
+    names: tuple[str, ...]
+    rate: float
+    betas: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Adam:
-    """Adam with its settings; ``clip``: None, "value" or "norm", at ``limit``."""
+    """Adam with its settings.
+
+    Args:
+        rate: learning rate.
+        betas: decay of both moments.
+        eps: added to the root of the second moment.
+        clip: None, "value" (each entry of the gradient) or "norm" (over all parameters together), at ``limit``.
+        limit: of the clipping.
+        parameters: name of a parameter -> :class:`Settings` of its own. ``"gate"`` is every parameter of that name,
+            in whichever module; ``"0.gate"`` that of one module; ``*`` and ``?`` stand for other letters.
+    """
 
     rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: str | None = None
     limit: float = 0.0
+    parameters: Mapping[str, Settings] | tuple[tuple[str, Settings], ...] = field(default=(), metadata=ADDED)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))
-        if not 0 < self.rate < math.inf:
-            raise ValueError(f"rate must be a number above 0, got {self.rate!r}")
+        object.__setattr__(self, "parameters", tuple(sorted(_pairs(self.parameters), key=operator.itemgetter(0))))
+        _check_rate(self.rate)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas!r}")
         if not 0 <= self.eps < math.inf:
@@ -45,6 +89,50 @@ class Adam:
             raise ValueError(f"clip must be None, 'value' or 'norm', got {self.clip!r}")
         if self.clip and not self.limit > 0:
             raise ValueError(f"clip={self.clip!r} needs a limit above 0, got {self.limit!r}")
+
+    @property
+    def form(self) -> Hashable:
+        """Equal for settings that differ in rates and limits alone."""
+        groups = tuple((pattern, self.betas_of(settings)) for pattern, settings in _pairs(self.parameters))
+        return self.betas, self.eps, self.clip, *groups
+
+    def betas_of(self, settings: Settings) -> tuple[float, float]:
+        """Both decays of parameters with these settings."""
+        beta1, beta2 = self.betas
+        own1, own2 = settings.beta1, settings.beta2
+        return beta1 if own1 is None else own1, beta2 if own2 is None else own2
+
+    def groups(self, names: Iterable[str]) -> tuple[Group, ...]:
+        """The parameters among ``names`` with settings of their own.
+
+        Raises ValueError for a pattern that none matches, and for a parameter that two match.
+        """
+        known, taken, groups = tuple(names), dict[str, str](), []
+        for pattern, settings in _pairs(self.parameters):
+            found = tuple(name for name in known if fnmatchcase(f".{name}", f"*.{pattern}"))
+            if not found:
+                raise ValueError(f"no parameter is called {pattern!r}; there are {', '.join(known)}")
+            if twice := [name for name in found if name in taken]:
+                raise ValueError(f"{twice[0]} has settings by {taken[twice[0]]!r} and by {pattern!r}; one must do")
+            taken |= dict.fromkeys(found, pattern)
+            groups.append(Group(found, self.rate if settings.rate is None else settings.rate, self.betas_of(settings)))
+        return tuple(groups)
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate < math.inf:
+        raise ValueError(f"rate must be a number above 0, got {rate!r}")
+
+
+def _pairs(parameters: Mapping[str, Settings] | Iterable[tuple[str, Settings]]) -> list[tuple[str, Settings]]:
+    """Names and settings. Raises TypeError for anything else."""
+    try:
+        pairs = dict(parameters)
+    except (TypeError, ValueError):
+        pairs = None
+    if pairs is None or not all(isinstance(k, str) and isinstance(v, Settings) for k, v in pairs.items()):
+        raise TypeError(f"parameters must map names of parameters to Settings, got {parameters!r}")
+    return list(pairs.items())
 
 
 @dataclass(frozen=True)
@@ -73,6 +161,34 @@ class Restart:
     above: float = 1.0
 
 
+@dataclass(frozen=True)
+class Plateau:
+    """Draw all parameters anew where the last ``window`` evaluations brought no improvement.
+
+    It is looked at after every evaluation, once the present parameters have ``window`` of them. A run begins anew if
+    min(newer half) > (1 - improvement) min(older half) and min(newer half) > ``above``, of its validation errors in
+    the window. Adam then begins anew too: its moments are zero, and it counts its steps from there. Schedules and the
+    examples go on. Where a validation error was not finite there is no restart.
+
+    Args:
+        window: evaluations that are compared, at least 2.
+        improvement: share by which the smallest error must fall from one half of the window to the next.
+        above: errors up to this are good enough.
+    """
+
+    window: int = 20
+    improvement: float = 0.1
+    above: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 2:
+            raise ValueError(f"window must be a whole number of 2 or more, got {self.window!r}")
+        if not 0 <= self.improvement < 1:
+            raise ValueError(f"improvement must be a number from 0 to below 1, got {self.improvement!r}")
+        if not 0 <= self.above < math.inf:
+            raise ValueError(f"above must be a number of 0 or more, got {self.above!r}")
+
+
 class Configured:
     """What every kind of training has: seeds, a description, and keys of its runs."""
 
@@ -89,11 +205,7 @@ class Configured:
 
     def description(self) -> dict[str, Any]:
         """The configuration as plain data, without seeds, labels and what is stored; what its hash is taken of."""
-        return {
-            f.name: describe(getattr(self, f.name))
-            for f in fields(cast(Any, self))
-            if f.name not in ("seeds", "labels", "keeps_weights")
-        }
+        return described_fields(self, without=("seeds", "labels", "keeps_weights"))
 
     def run_keys(self) -> list[Key]:
         """One key per run: hash of the configuration, and seed."""
@@ -114,19 +226,24 @@ class Training(Configured):
     seeds: tuple[int, ...]
     optimiser: Adam = Adam()
     penalties: tuple[Penalty, ...] = ()
-    restart: Restart | None = None
+    restart: Restart | Plateau | None = None
     steps: int = 50_000
     batch: int = 128
     evaluate_every: int = 1000
     evaluation_size: int = 10_000
     labels: Mapping[str, Any] = field(default_factory=dict)
     """What a table or picture calls this configuration; not part of its identity."""
+    schedule: Schedule | None = field(default=None, metadata=ADDED)
+    """Numbers of steps, (n,) float64 -> factors of the learning rate, such as :class:`Cosine`; None: 1."""
+    starts: int = field(default=1, metadata=ADDED)
+    """Draws of the parameters that are trained on the same examples; the one with the smallest validation error is the
+    run. Reports show the success of single starts beside that of the runs."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
         object.__setattr__(self, "penalties", tuple(self.penalties))
         self.check_seeds()
-        for name in ("steps", "batch", "evaluate_every", "evaluation_size"):
+        for name in ("steps", "batch", "evaluate_every", "evaluation_size", "starts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.steps % self.evaluate_every:
@@ -138,8 +255,9 @@ class Training(Configured):
             raise TypeError(f"model must be a class or function of (inputs, outputs), got {self.model!r}")
         if not isinstance(self.optimiser, Adam):
             raise TypeError(f"optimiser must be an Adam, got {self.optimiser!r}")
-        if not isinstance(self.restart, Restart | None):
-            raise TypeError(f"restart must be a Restart or None, got {self.restart!r}")
+        check_schedule(self.schedule)
+        if not isinstance(self.restart, Restart | Plateau | None):
+            raise TypeError(f"restart must be a Restart, a Plateau or None, got {self.restart!r}")
         if not isinstance(self.penalties, Iterable) or not all(isinstance(p, Penalty) for p in self.penalties):
             raise TypeError(f"penalties must be a sequence of Penalty, got {self.penalties!r}")
         if not isinstance(self.labels, Mapping):
@@ -152,17 +270,22 @@ class Training(Configured):
         """Configurations of equal form are trained in one stack; they may differ in ranges, rates and schedules."""
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
-        adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
         sizes = (self.steps, self.batch, self.evaluate_every, self.evaluation_size)
-        return model, type(self.task), self.task.form, functions, adam, self.restart, sizes
+        changing = self.schedule is not None, self.restart
+        return model, type(self.task), self.task.form, functions, self.optimiser.form, changing, sizes, self.starts
+
+    @property
+    def own_clocks(self) -> bool:
+        """Whether Adam counts the steps of each run from its last restart."""
+        return isinstance(self.restart, Plateau)
 
     @property
     def computation(self) -> str | None:
         """All that decides what a step computes, or None if code from outside of this package takes part."""
-        parts = self.model, type(self.task), self.task.form, [p.function for p in self.penalties], self.optimiser.clip
-        sizes = self.task.inputs, self.task.outputs, self.batch, self.optimiser.betas, self.optimiser.eps
+        parts = self.model, type(self.task), self.task.form, [p.function for p in self.penalties]
+        sizes = self.task.inputs, self.task.outputs, self.batch
         try:
-            described = describe([*parts, *sizes])
+            described = describe([*parts, *sizes, self.optimiser.form, self.schedule is not None, self.own_clocks])
         except TypeError:
             return None
         return json.dumps(described) if only_ours(described) else None

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from numerate.loops.step import Members, Step, Tensors, squared_error
+from numerate.loops.step import Members, ParameterGroup, Step, Tensors, corrections, squared_error
 from numerate.loops.tracing.noise import functional, noise_per_example
-from numerate.streams import Domain, uniform
-from numerate.tasks.task import TEST_SEED, VALIDATION_SEED, Split
+from numerate.tasks.task import Split, held_out_numbers
 from numerate.torch_internals import tree_map
-from numerate.train.specification import Restart, Training
+from numerate.train.schedules import rate_factors
+from numerate.train.specification import Plateau, Restart, Training
 from numerate.units import parameter_bounds, snapped_parameters
 
 BLOCK = 64
@@ -142,7 +142,10 @@ def make_step(training: Training) -> tuple[Step, nn.Module]:
         error=getattr(training.task, "error", squared_error),
         betas=training.optimiser.betas,
         eps=training.optimiser.eps,
+        groups=tuple(ParameterGroup(g.names, g.betas) for g in training.optimiser.groups(parameters)),
         clip=training.optimiser.clip,
+        scheduled=training.schedule is not None,
+        own_clocks=training.own_clocks,
         name=training.computation and f"{__name__}:make_step {training.computation}",
     )
     return step, model
@@ -207,18 +210,16 @@ def members(runs: Sequence[Run]) -> Members:
     """What differs between the members while they are trained."""
     optimisers = [run.training.optimiser for run in runs]
     clip = torch.tensor([o.limit for o in optimisers]) if optimisers[0].clip else None
-    rate = torch.tensor([o.rate for o in optimisers])
+    names = [name for name, _ in runs[0].training.build(seed=0).named_parameters()] if optimisers[0].parameters else []
+    rates = {o: [o.rate, *(group.rate for group in o.groups(names))] for o in optimisers}
+    rate = torch.tensor([rates[o] for o in optimisers])
+    rate = rate if names else rate.squeeze(-1)
     return Members(torch.tensor([run.seed for run in runs]), constants(runs, "train"), rate, clip)
 
 
 def evaluation_uniforms(training: Training, split: Split) -> Tensor:
     """The fixed numbers behind the validation or test examples, the same in every run; (evaluation_size, draws)."""
-    held_out = getattr(training.task, "held_out", None)
-    if held_out is not None and (numbers := held_out(split, training.evaluation_size)) is not None:
-        return numbers.float()
-    seed, domain = (TEST_SEED, Domain.TEST) if split == "test" else (VALIDATION_SEED, Domain.VALIDATION)
-    size = training.evaluation_size, training.task.draws
-    return uniform(torch.tensor(seed), domain, 0, size[0] * size[1]).view(size)
+    return held_out_numbers(training.task, split, training.evaluation_size)
 
 
 class PenaltyScales:
@@ -252,6 +253,33 @@ class PenaltyScales:
         return torch.stack(tables) if tables else torch.zeros(0, steps, len(self.which), device=self.device)
 
 
+class Table:
+    """What changes from step to step: scales of penalties, factors of rates, corrections; see :class:`Step`."""
+
+    def __init__(self, step: Step, runs: Sequence[Run], device: str = "cpu") -> None:
+        self.step, self.device = step, device
+        self.schedules = [run.training.schedule for run in runs]
+        self.penalty_scales = PenaltyScales(runs, device)
+
+    def __call__(self, start: int, steps: int, validation: Tensor, begun: np.ndarray) -> Tensor:
+        """(rows, steps, S) for the steps from ``start`` on.
+
+        Args:
+            start: the first step.
+            steps: how many.
+            validation: each member's last error, (S,).
+            begun: the step at which each member's parameters were drawn, (S,).
+        """
+        parts = [self.penalty_scales(start, steps, validation)]
+        if self.step.scheduled:
+            parts.append(rate_factors(self.schedules, start, steps).to(self.device).unsqueeze(0))
+        if self.step.own_clocks:
+            moments, which = np.unique(begun, return_inverse=True)
+            clocks = torch.stack([corrections(self.step, start - int(moment), steps) for moment in moments])
+            parts.append(clocks[torch.from_numpy(which)].permute(2, 1, 0).to(self.device))
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
 def restart_times(
     rule: Restart, every: int, curves: np.ndarray, since: np.ndarray, start: int, steps: int
 ) -> np.ndarray:
@@ -282,6 +310,18 @@ def restart_times(
         due = (length > rule.history) & (older <= newer + np.sqrt(np.maximum(spread, 0))) & (newer > rule.above)
     due &= np.isfinite(curves).all(-1, keepdims=True)
     return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
+
+
+def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray) -> np.ndarray:
+    """Which members begin anew after their last evaluation; (S,) bool. See :func:`restart_times`."""
+    points = curves.shape[1]
+    if points < rule.window:
+        return np.zeros(len(curves), bool)
+    window, half = curves[:, points - rule.window :], rule.window // 2
+    older, newer = window[:, :half].min(-1), window[:, half:].min(-1)
+    own = since <= (points - rule.window) * every  # the whole window is of the present parameters
+    enough = (newer <= (1 - rule.improvement) * older) | (newer <= rule.above)
+    return own & ~enough & np.isfinite(curves).all(-1)
 
 
 def over_members(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:

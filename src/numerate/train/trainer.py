@@ -181,12 +181,12 @@ def by_form(runs: dict[Key, Run]) -> Iterator[tuple[dict[Key, Run], int]]:
         example = next(iter(group.values())).training
         model = preflight.check_model(example, {run.seed for run in group.values()})
         count = sum(p.numel() for p in model.parameters())
-        per_run = 4 * ((8 + MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
-        yield group, max(16, min(_MOST_RUNS, _MEMORY // per_run // 16 * 16))
+        per_start = 4 * ((8 + MEASURED_AT_ONCE) * count + len(example.penalties) * example.evaluate_every)
+        yield group, max(16, min(_MOST_RUNS, _MEMORY // per_start // 16 * 16)) // example.starts or 1
 
 
 def _work(groups: Sequence[Mapping[Key, Run | NetworkRun]]) -> int:
-    return sum(run.training.steps for group in groups for run in group.values())
+    return sum(run.training.steps * getattr(run.training, "starts", 1) for group in groups for run in group.values())
 
 
 def lacking(row: Row) -> list[str]:

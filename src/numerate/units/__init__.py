@@ -18,6 +18,7 @@ from numerate.units.nac import (
     nac_radius,
 )
 from numerate.units.nalu import GNALU, NALU, ComplexNALU, GatedNAUNMU, complex_nalu, gated_nau_nmu, gnalu, nalu
+from numerate.units.natu import NATU, natu
 from numerate.units.nau import NAU, nau
 from numerate.units.nlrl import NLRL, nlrl
 from numerate.units.nmu import NMU, nmu
@@ -60,6 +61,7 @@ __all__ = [
     "MLP",
     "NAC",
     "NALU",
+    "NATU",
     "NAU",
     "NLRL",
     "NMRU",
@@ -106,6 +108,7 @@ __all__ = [
     "naive_npu",
     "naive_real_npu",
     "nalu",
+    "natu",
     "nau",
     "nlrl",
     "nmru",

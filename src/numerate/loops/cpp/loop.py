@@ -31,14 +31,14 @@ class Cpp:
         self.library = native.library(self.source)
         self.lanes: int = self.library.lanes()
 
-    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         check_shapes(self.step, state.parameters, members.constants)
         groups = [state.parameters, state.exp_avg, state.exp_avg_sq]
         packed = self._pack([group[name] for group in groups for name in self.step.parameters])
         arguments = (
             self._pack([members.seeds.to(torch.int32)]),
             self._pack(fixed(self.step, members)).float(),
-            self._pack([penalty_scales.permute(2, 1, 0)]).float(),
+            self._pack([table.permute(2, 1, 0)]).float(),
             corrections(self.step, state.step, steps),
             packed,
             diverged := self._pack([state.diverged]),

@@ -15,7 +15,7 @@ STREAMS = {"uniforms": ("data", Domain.TRAIN), "noise": ("noise", Domain.NOISE)}
 PARAMETERS = [
     *(Parameter(name, "int64") for name in ("first", "last", "start", "steps")),
     Parameter("seeds", "uint32", "reads"),
-    *(Parameter(name, "float", "reads") for name in ("fixed", "penalty_scales", "corrections")),
+    *(Parameter(name, "float", "reads") for name in ("fixed", "table", "corrections")),
     Parameter("state", "float", "writes"),
     Parameter("diverged", "int64", "writes"),
 ]
@@ -59,10 +59,12 @@ class _Training(CpuBuilder):
             self.load(self.moving, lambda at: Packed("state", row, at))
             with self.inside(For("t", "steps", type="int64")):
                 self.add(*(StartStep(name, "start + t") for name in self.streams.values()))
-                self.fill(program.inputs["correction"].buffer, lambda at: Broadcast("corrections", "2 * t", at))
-                if step.penalties:
-                    scales = f"(group * steps + t) * {len(step.penalties)}"
-                    self.load(["penalty_scales"], lambda at: Packed("penalty_scales", scales, at))
+                if "correction" in program.inputs:
+                    correction = program.inputs["correction"].buffer
+                    self.fill(correction, lambda at: Broadcast("corrections", f"{correction.size} * t", at))
+                if step.rows:
+                    row_of_step = f"(group * steps + t) * {step.rows}"
+                    self.load(["table"], lambda at: Packed("table", row_of_step, at))
                 for (member, batch), stage in zip(self.scheduled.nests, program.stages):
                     self.stage(member, batch, stage)
                 self.update()

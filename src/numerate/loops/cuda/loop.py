@@ -45,18 +45,18 @@ class Cuda:
         """Both kernels, once they are compiled."""
         return self._train.result(), self._evaluate.result()
 
-    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         check_shapes(self.step, state.parameters, members.constants)
         if steps and len(members):
-            self._run(state, members, penalty_scales, steps)
+            self._run(state, members, table, steps)
         state.step += steps
 
-    def _run(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def _run(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         moving = [
             group[k] for group in (state.parameters, state.exp_avg, state.exp_avg_sq) for k in self.step.parameters
         ]
         packed, diverged = self._pack(moving), state.diverged.to(self.device, copy=True)
-        table = _moved(penalty_scales, self.device)
+        table = _moved(table, self.device)
         self._train.result().launch(
             -(-len(members) // self.training.members),
             packed,
@@ -90,10 +90,10 @@ class Cuda:
         return flat.to(self.device, torch.float32).contiguous()
 
 
-def _moved(penalty_scales: Tensor, device: torch.device) -> Tensor:
-    """``penalty_scales`` on the device; dimensions that only repeat are not copied."""
-    once = penalty_scales[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in penalty_scales.stride())]
-    return once.to(device, torch.float32).expand(penalty_scales.shape)
+def _moved(table: Tensor, device: torch.device) -> Tensor:
+    """``table`` on the device; dimensions that only repeat are not copied."""
+    once = table[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in table.stride())]
+    return once.to(device, torch.float32).expand(table.shape)
 
 
 @cache

@@ -6,7 +6,7 @@ from numerate.loops.cuda.barriers import insert_barriers
 from numerate.loops.cuda.evaluation import entry, fits, side_by_side_function, wide_function, widen
 from numerate.loops.cuda.source import Source, source_of
 from numerate.loops.cuda.statements import GpuSchedule, values_of_data
-from numerate.loops.cuda.training import rows_at_once, training_function
+from numerate.loops.cuda.training import READ_EACH_STEP, rows_at_once, training_function
 from numerate.loops.cuda.tuning import (
     LARGE_EVALUATION,
     LARGE_MEMBER,
@@ -78,7 +78,7 @@ def emit_training(step: Step, program: Program, threads: int | None = None, limi
 
 
 def _read_each_step(program: Program) -> set[Buffer]:
-    return {program.inputs[name].buffer for name in ("penalty_scales", "correction") if name in program.inputs}
+    return {program.inputs[name].buffer for name in READ_EACH_STEP if name in program.inputs}
 
 
 def _idle(source: Source, step: Step) -> bool:

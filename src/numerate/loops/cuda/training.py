@@ -57,6 +57,8 @@ from numerate.loops.tracing.trace import NotLowered
 from numerate.streams import Domain
 
 DOMAINS = {"uniforms": Domain.TRAIN, "noise": Domain.NOISE}
+READ_EACH_STEP = ("table", "correction")
+"""Inputs that are different in each step."""
 PARAMETERS = [
     Parameter("state", "float", "writes"),
     Parameter("fixed", "float", "reads"),
@@ -134,12 +136,12 @@ class _Training(ThreadBuilder):
 
     def each_step(self) -> list[tuple[str, int]]:
         """What is different in each step, and read one step ahead."""
-        names = [*(["penalty_scales"] if self.step.penalties else []), "correction"]
-        return [(name, at) for name in names for at in range(self.program.inputs[name].buffer.size)]
+        inputs = self.program.inputs
+        return [(name, at) for name in READ_EACH_STEP if name in inputs for at in range(inputs[name].buffer.size)]
 
     def from_table(self, name: str, at: int, t: str) -> Value:
         if name == "correction":
-            return Broadcast("corrections", f"2 * {t}", at)
+            return Broadcast("corrections", f"{self.program.inputs[name].buffer.size} * {t}", at)
         return Broadcast("table", f"{at} * stride_k + {t} * stride_t", Index((("member * stride_s", 1),)))
 
     def one_step(self) -> None:

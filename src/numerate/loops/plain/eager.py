@@ -3,7 +3,18 @@
 import torch
 from torch import Tensor
 
-from numerate.loops.step import Members, State, Step, Tensors, adam, batch_uniforms, clipped, corrections, total_loss
+from numerate.loops.step import (
+    Members,
+    State,
+    Step,
+    Tensors,
+    adam,
+    at_step,
+    batch_uniforms,
+    clipped,
+    corrections,
+    total_loss,
+)
 
 
 class Eager:
@@ -12,7 +23,7 @@ class Eager:
     def __init__(self, step: Step) -> None:
         self.step = step
 
-    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps)
         for s in range(len(members)):
             clip = None if members.clip is None else members.clip[s]
@@ -24,11 +35,12 @@ class Eager:
                 uniforms, noise = batch_uniforms(self.step, members.seeds[s], state.step + i)
                 x, y = self.step.examples(uniforms, constants)
                 leaves = {k: v.detach().requires_grad_() for k, v in parameters.items()}
-                loss = total_loss(self.step, leaves, x, y, noise, penalty_scales[:, i, s])
+                scales, rate, corrected = at_step(self.step, table[:, i, s], members.rate[s], correction[i])
+                loss = total_loss(self.step, leaves, x, y, noise, scales)
                 grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
                 gradients = clipped(self.step, dict(zip(leaves, grads)), clip)
                 parameters, exp_avg, exp_avg_sq = adam(
-                    self.step, parameters, exp_avg, exp_avg_sq, gradients, members.rate[s], correction[i]
+                    self.step, parameters, exp_avg, exp_avg_sq, gradients, rate, corrected
                 )
                 if state.diverged[s] < 0 and not all(v.isfinite().all() for v in parameters.values()):
                     state.diverged[s] = state.step + i

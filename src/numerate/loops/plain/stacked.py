@@ -20,6 +20,7 @@ from numerate.loops.step import (
     Step,
     Tensors,
     adam,
+    at_step,
     clipped,
     corrections,
     total_loss,
@@ -27,7 +28,7 @@ from numerate.loops.step import (
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import TRACING
 from numerate.streams import Domain, uniform
-from numerate.torch_internals import make_fx, tree_flatten, tree_unflatten
+from numerate.torch_internals import make_fx, traceable_functions, tree_flatten, tree_unflatten
 
 _ELEMENTS = 2**18  # numbers in a block's largest tensor: about what a core's second-level cache holds
 _STEPS = 64  # random numbers are drawn for this many steps at once
@@ -50,16 +51,16 @@ class Stacked:
         self._advance: Callable[..., Any] | None = None
         self._loss = vmap(self._evaluate_one, in_dims=(0, 0, None))
 
-    def train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         with one_thread():
-            self._train(state, members, penalty_scales, steps)
+            self._train(state, members, table, steps)
 
-    def _train(self, state: State, members: Members, penalty_scales: Tensor, steps: int) -> None:
+    def _train(self, state: State, members: Members, table: Tensor, steps: int) -> None:
         correction = corrections(self.step, state.step, steps, self.device)
         for index in _blocks(len(members), self.block, members.seeds.device):
             part, who = _to(state.take(index), self.device, self.step), members.take(index).to(self.device)
             who.constants = {name: who.constants[name] for name in self.step.constants}
-            self._train_block(part, who, penalty_scales[:, :, index].to(self.device), correction)
+            self._train_block(part, who, table[:, :, index].to(self.device), correction)
             kept = index[: _unpadded(index, len(members))]
             for group, values in (
                 (state.parameters, part.parameters),
@@ -95,7 +96,7 @@ class Stacked:
         return self.step.error(self.step.predict(parameters, x), y).mean()
 
     @torch.no_grad()
-    def _train_block(self, state: State, members: Members, penalty_scales: Tensor, correction: Tensor) -> None:
+    def _train_block(self, state: State, members: Members, table: Tensor, correction: Tensor) -> None:
         steps = len(correction)
         carried = (state.parameters, state.exp_avg, state.exp_avg_sq, state.diverged)
         for first in range(0, steps, _STEPS):
@@ -104,7 +105,7 @@ class Stacked:
             for i in range(count):
                 t = first + i
                 now = torch.full((), state.step + t, dtype=torch.int64, device=self.device)
-                fixed = (members.constants, members.rate, members.clip, penalty_scales[:, t].T, correction[t], now)
+                fixed = (members.constants, members.rate, members.clip, table[:, t].T, correction[t], now)
                 arguments = (*carried, uniforms[i], None if noise is None else noise[i], *fixed)
                 carried = self._compiled_advance(arguments)(*arguments)
         state.parameters, state.exp_avg, state.exp_avg_sq, state.diverged = carried
@@ -131,7 +132,7 @@ class Stacked:
             out_shape[:] = [spec]
             return out
 
-        with TRACING:
+        with TRACING, traceable_functions():
             graph = make_fx(functionalize(flat), tracing_mode="real")(*(leaves[i] for i in kept))
         graph.graph.eliminate_dead_code()
         graph.recompile()
@@ -154,12 +155,13 @@ class Stacked:
         constants: Tensors,
         rate: Tensor,
         clip: Tensor | None,
-        penalty_scales: Tensor,
+        row: Tensor,
         correction: Tensor,
         now: Tensor,
     ) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         x, y = self.step.examples(uniforms, constants)
-        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, penalty_scales))(parameters)
+        scales, rate, correction = at_step(self.step, row, rate, correction)
+        gradients = grad(lambda p: total_loss(self.step, p, x, y, noise, scales))(parameters)
         gradients = clipped(self.step, gradients, clip)
         new, exp_avg, exp_avg_sq = adam(self.step, parameters, exp_avg, exp_avg_sq, gradients, rate, correction)
         finite = torch.stack([v.isfinite().all() for v in new.values()]).all()

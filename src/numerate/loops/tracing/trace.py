@@ -5,19 +5,20 @@ the plain loop uses. The user's module needs no changes. Each function is traced
 differs is the batch. So no size is reserved as a marker, and constants such as 1/n are those of the true batch size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functionalize, grad
+from torch.func import functionalize, grad, vjp
 from torch.fx import GraphModule, Node
 
 from numerate.locks import ForkSafeLock
-from numerate.loops.step import MOMENTS, Step, Tensors, adam, clipped
-from numerate.torch_internals import decompositions, make_fx
+from numerate.loops.step import MOMENTS, Step, Tensors, adam, at_step, clipped
+from numerate.loops.tracing.linearity import is_linear
+from numerate.torch_internals import decompositions, make_fx, traceable_functions
 
 _aten = torch.ops.aten
 _SIMPLER = [  # core operations that torch can write in terms of simpler ones
@@ -49,9 +50,12 @@ class Traced:
 def training_step(step: Step) -> Traced:
     """One step of one member; moments and parameters in, the new ones out.
 
+    The gradient is that of the mean over the batch. Where the backward is linear in the gradient that it starts from,
+    that is the gradient of the sum, divided once at its end.
+
     Inputs: ``parameters.*``, ``exp_avg.*``, ``exp_avg_sq.*``, ``constants.*``, ``uniforms`` (n, draws), ``noise``
-    (n, noise), ``penalty_scales`` (penalties,), ``rate`` (), ``clip`` (), ``correction`` (2,). Outputs: the first
-    three groups.
+    (n, noise), ``table`` (rows,), ``rate``, ``clip`` (), ``correction``. Outputs: the first three groups. Inputs that
+    a step does not need are not there.
     """
 
     def function(values: Tensors) -> Tensors:
@@ -59,13 +63,15 @@ def training_step(step: Step) -> Traced:
             _group(values, name) for name in ("parameters", *MOMENTS, "constants")
         )
         x, y = step.examples(values["uniforms"], constants)
-        found = grad(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum())(parameters)
-        gradients = {name: g / step.batch for name, g in found.items()}
+        backward = vjp(lambda p: step.loss(step.model(p, x, values.get("noise")), y).sum(), parameters)[1]
+        gradients = {name: g / values["divisor"] for name, g in backward(values["first_gradient"])[0].items()}
+        row = values.get("table", torch.zeros(0))
+        scales, rate, correction = at_step(step, row, values["rate"], values.get("correction"))
         if step.penalties:
-            pull = grad(lambda p: _weighted(step, p, values["penalty_scales"]))(parameters)
+            pull = grad(lambda p: _weighted(step, p, scales))(parameters)
             gradients = {name: g + pull[name] for name, g in gradients.items()}
         gradients = clipped(step, gradients, values.get("clip"))
-        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, values["rate"], values["correction"])
+        results = adam(step, parameters, exp_avg, exp_avg_sq, gradients, rate, correction)
         return {f"{name}.{k}": v for name, group in zip(("parameters", *MOMENTS), results) for k, v in group.items()}
 
     def inputs(batch: int) -> Tensors:
@@ -75,13 +81,34 @@ def training_step(step: Step) -> Traced:
         values["uniforms"] = example(batch, step.draws)
         if step.noise:
             values["noise"] = example(batch, step.noise)
-        if step.penalties:
-            values["penalty_scales"] = example(len(step.penalties))
+        if step.rows:
+            values["table"] = example(step.rows)
         if step.clip is not None:
             values["clip"] = example(())
-        return values | {"rate": example(()), "correction": example(2)}
+        values["rate"] = example(1 + len(step.groups)) if step.groups else example(())
+        if not step.own_clocks:
+            values["correction"] = example(2 + 2 * len(step.groups))
+        return values | {"first_gradient": example(()), "divisor": example(())}
 
-    return trace(function, inputs, step.batch)
+    traced = trace(function, inputs, step.batch)
+    linear = is_linear(traced.module.graph, traced.inputs["first_gradient"], traced.inputs["divisor"])
+    size = float(step.batch)
+    _fill(traced, {"first_gradient": 1.0 if linear else 1 / size, "divisor": size if linear else 1.0})
+    return traced
+
+
+def _fill(traced: Traced, numbers: Mapping[str, float]) -> None:
+    """Put numbers in the place of inputs."""
+    graph = traced.module.graph
+    for name, number in numbers.items():
+        node = traced.inputs.pop(name)
+        with graph.inserting_after(list(traced.inputs.values())[-1]):
+            filled = graph.call_function(_aten.full.default, ([], number), {"dtype": torch.float32})
+        filled.meta = dict(node.meta)
+        traced.batch[filled] = None
+        node.replace_all_uses_with(filled)
+        graph.erase_node(node)
+    traced.module.recompile()
 
 
 def evaluation(step: Step) -> Traced:
@@ -160,7 +187,7 @@ def _graph(function: Callable[[Tensors], Tensors], values: Tensors) -> tuple[Gra
         return tuple(results.values())
 
     pure = functionalize(flat, remove="mutations")
-    with TRACING:
+    with TRACING, traceable_functions():
         traced = make_fx(pure, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)
         module = traced(*values.values())
     module.graph.eliminate_dead_code()

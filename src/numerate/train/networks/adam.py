@@ -53,6 +53,7 @@ def update_(
     corrections: Tensor,
     adam: Adam,
     limits: tuple[Tensor, Tensor] | None,
+    betas: Tensor | None = None,
 ) -> None:
     """One update: parameters and moments are replaced.
 
@@ -62,14 +63,20 @@ def update_(
         state: what is changed.
         gradient: (S, n), clipped.
         step: number of the update.
-        rate: (S, 1).
-        corrections: (2,): 1 - beta^t of both moments, t = step + 1.
+        rate: (S, 1), or (S, n) where parameters have settings of their own.
+        corrections: (2,): 1 - beta^t of both moments, t = step + 1; or (2, n).
         adam: the other settings.
         limits: lowest and highest values, (n,) each, or None.
+        betas: (2, n) where parameters have settings of their own; None: those of ``adam``.
     """
-    (beta1, beta2), (correction1, correction2) = adam.betas, corrections.unbind()
-    first = state.first.lerp(gradient, 1 - beta1)
-    second = (state.second * beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    correction1, correction2 = corrections.unbind()
+    if betas is None:
+        beta1, beta2 = adam.betas
+        first = state.first.lerp(gradient, 1 - beta1)
+        second = (state.second * beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    else:
+        first = state.first.lerp(gradient, 1 - betas[0])
+        second = state.second * betas[1] + (1 - betas[1]) * gradient * gradient
     spread = (second / correction2).sqrt_().add_(adam.eps)
     change = torch.div(first, spread, out=spread).mul_(rate / correction1)
     parameters = torch.sub(state.parameters, change, out=change)

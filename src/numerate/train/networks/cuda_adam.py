@@ -16,30 +16,35 @@ _THREADS = 256
 _SOURCE = r"""
 typedef long long int64; typedef unsigned char byte;
 struct New { float p, m, v; };
-__device__ New fresh(float p, float m, float v, float g, float rate, const float *corrections, const float *low,
-                     const float *high, int64 column) {
+#define ARGUMENTS float *p, float *m, float *v, const float *g, const float *rate, const float *corrections, \
+  const float *low, const float *high, const float *betas, const byte *frozen, int *bad, int64 rows, int64 count
+__device__ New fresh(ARGUMENTS, int64 at) {
+  const int64 row = at / count, column = at % count;
   New n;
-  n.m = m + (g - m) * REST1;
-  n.v = BETA2 * v + REST2 * g * g;
-  n.p = p - rate / corrections[0] * (n.m / (sqrtf(n.v / corrections[1]) + EPS));
+  if (betas) {  // rates, betas and corrections for each number
+    n.m = m[at] + (g[at] - m[at]) * (1.0f - betas[column]);
+    n.v = betas[count + column] * v[at] + (1.0f - betas[count + column]) * g[at] * g[at];
+    n.p = p[at] - rate[at] / corrections[column] * (n.m / (sqrtf(n.v / corrections[count + column]) + EPS));
+  } else {
+    n.m = m[at] + (g[at] - m[at]) * REST1;
+    n.v = BETA2 * v[at] + REST2 * g[at] * g[at];
+    n.p = p[at] - rate[row] / corrections[0] * (n.m / (sqrtf(n.v / corrections[1]) + EPS));
+  }
   if (low) n.p = fminf(fmaxf(n.p, low[column]), high[column]);
   return n;
 }
-#define ARGUMENTS float *p, float *m, float *v, const float *g, const float *rate, const float *corrections, \
-  const float *low, const float *high, const byte *frozen, int *bad, int64 rows, int64 count
+#define NEW fresh(p, m, v, g, rate, corrections, low, high, betas, frozen, bad, rows, count, at)
 extern "C" __global__ void look(ARGUMENTS) {
   const int64 at = blockIdx.x * (int64)blockDim.x + threadIdx.x;
   if (at >= rows * count) return;
-  const int64 row = at / count;
-  const New n = fresh(p[at], m[at], v[at], g[at], rate[row], corrections, low, high, at % count);
-  if (!isfinite(n.p) || !isfinite(n.v)) bad[row] = 1;
+  const New n = NEW;
+  if (!isfinite(n.p) || !isfinite(n.v)) bad[at / count] = 1;
 }
 extern "C" __global__ void write(ARGUMENTS) {
   const int64 at = blockIdx.x * (int64)blockDim.x + threadIdx.x;
   if (at >= rows * count) return;
-  const int64 row = at / count;
-  if (frozen[row] || bad[row]) return;
-  const New n = fresh(p[at], m[at], v[at], g[at], rate[row], corrections, low, high, at % count);
+  if (frozen[at / count] || bad[at / count]) return;
+  const New n = NEW;
   p[at] = n.p; m[at] = n.m; v[at] = n.v;
 }
 """
@@ -62,15 +67,17 @@ def update_(
     corrections: Tensor,
     adam: Adam,
     limits: tuple[Tensor, Tensor] | None,
+    betas: Tensor | None = None,
 ) -> None:
     """As :func:`numerate.train.networks.adam.update_`."""
     rows, count = state.parameters.shape
     bad = torch.zeros(rows, dtype=torch.int32, device=gradient.device)
     low, high = limits if limits is not None else (0, 0)
-    arrays = state.parameters, state.first, state.second, gradient.contiguous(), rate.contiguous(), corrections
+    given = gradient.contiguous(), rate.contiguous(), corrections.contiguous()
+    arrays = state.parameters, state.first, state.second, *given, low, high, 0 if betas is None else betas.contiguous()
     blocks = -(-rows * count // _THREADS)
     for kernel in _kernels((*adam.betas, adam.eps), gradient.device):
-        kernel.launch(blocks, *arrays, low, high, state.frozen, bad, rows, count)
+        kernel.launch(blocks, *arrays, state.frozen, bad, rows, count)
     ended = bad.bool() & ~state.frozen
     state.ended.copy_(torch.where(ended, step, state.ended))
     state.frozen.logical_or_(ended)

@@ -1,6 +1,6 @@
 """The parameters of a stack as one matrix: a row for each run, so that an optimiser is a few operations in all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,11 @@ class Layout:
         sizes = zip(values, self.sizes)
         parts = [like.new_zeros(stack, n) if v is None else v.reshape(stack, n) for v, n in sizes]
         return torch.cat([*parts, like.new_zeros(stack, self.filling)], -1)
+
+    def columns(self, values: Mapping[str, int]) -> Tensor:
+        """A whole number for each number of a row, that of its parameter; 0 for those without; (width,)"""
+        parts = [torch.full((size,), values.get(name, 0)) for name, size in zip(self.shapes, self.sizes)]
+        return torch.cat([*parts, torch.zeros(self.filling, dtype=torch.int64)])
 
     def limits(self, device: str) -> tuple[Tensor, Tensor] | None:
         """Lowest and highest value of every number, (width,) each; None if there is no limit at all."""

@@ -101,6 +101,7 @@ def checked_model(training: NetworkTraining) -> nn.Module:
         raise ValueError(f"{name} has no parameters to train")
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
+    training.optimiser.groups(k for k, p in model.named_parameters() if p.requires_grad)  # raises for unknown names
     if task.carries and not hasattr(model, "initial_state"):
         raise ValueError(f"{name} has no initial_state(x), which {type(task).__name__} needs: it carries the state")
     return model

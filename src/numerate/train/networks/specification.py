@@ -1,15 +1,15 @@
 """What to train of networks that learn from batches: sequences, text, images."""
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from numerate.tasks.batches import BatchTask
 from numerate.train.identity import describe
+from numerate.train.schedules import Schedule, check_schedule
 from numerate.train.specification import Adam, Configured, Factory, Penalty, built
 
 Precision = Literal["float32", "bfloat16"]
@@ -33,16 +33,6 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Cosine:
-    """A rate that falls to 0: the factor ½ (1 + cos(π t / steps)) at update t."""
-
-    steps: int
-
-    def __call__(self, step: Tensor) -> Tensor:
-        return 0.5 * (1 + torch.cos(torch.pi * (step / self.steps).clamp(max=1)))
-
-
-@dataclass(frozen=True)
 class NetworkTraining(Configured):
     """One configuration of a network that learns from batches, and the seeds to run it with.
 
@@ -57,7 +47,8 @@ class NetworkTraining(Configured):
         task: gives batches, loss and measures.
         seeds: one run each.
         optimiser: Adam; with ``clip="norm"`` the gradient of each run is clipped by itself.
-        schedule: numbers of updates, (n,) float64 -> factors of the rate; None: 1.
+        schedule: numbers of updates, (n,) float64 -> factors of the rate, such as :class:`~numerate.train.Cosine`;
+            None: 1.
         penalties: added to the loss. A penalty's function sees the network right after the forward pass.
         steps: updates.
         evaluate_every: updates between two evaluations.
@@ -71,7 +62,7 @@ class NetworkTraining(Configured):
     task: BatchTask
     seeds: tuple[int, ...]
     optimiser: Adam = Adam()  # noqa: RUF009 (frozen)
-    schedule: Callable[[Tensor], Tensor] | None = None
+    schedule: Schedule | None = None
     penalties: tuple[Penalty, ...] = ()
     steps: int = 10_000
     evaluate_every: int = 100
@@ -98,8 +89,7 @@ class NetworkTraining(Configured):
             raise TypeError(f"optimiser must be an Adam, got {self.optimiser!r}")
         if not isinstance(self.stop, Stop | None):
             raise TypeError(f"stop must be a Stop or None, got {self.stop!r}")
-        if self.schedule is not None and not callable(self.schedule):
-            raise TypeError(f"schedule must be a function of the updates' numbers, got {self.schedule!r}")
+        check_schedule(self.schedule)
         if not isinstance(self.penalties, Iterable) or not all(isinstance(p, Penalty) for p in self.penalties):
             raise TypeError(f"penalties must be a sequence of Penalty, got {self.penalties!r}")
         if not isinstance(self.labels, Mapping):
@@ -113,9 +103,8 @@ class NetworkTraining(Configured):
         """Configurations of equal form are trained together; they may differ in rates, limits and schedules."""
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
-        adam = (self.optimiser.betas, self.optimiser.eps, self.optimiser.clip)
         task = json.dumps(describe(self.task), sort_keys=True)
-        return model, task, functions, adam, self.steps, self.evaluate_every, self.stop, self.precision
+        return model, task, functions, self.optimiser.form, self.steps, self.evaluate_every, self.stop, self.precision
 
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The network of one run, its parameters drawn from the stream (seed, init, restarts)."""

@@ -5,8 +5,8 @@ parameters for each run. On a GPU an update, its data and its log are one CUDA g
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import lru_cache
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -17,10 +17,12 @@ from numerate.devices import kind_of
 from numerate.streams import Uniform, drawn_by
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
 from numerate.train.networks.adam import State, clipped, update_
+from numerate.train.networks.capture import Recordable
 from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
+from numerate.train.schedules import rate_factors
 from numerate.train.stack import PenaltyScales
 
 CHUNK = 1000
@@ -51,6 +53,10 @@ class Stack:
         self.data = {name: value.to(device) for name, value in _data(self.task).items()}
         self.order: Tensors = {}
         self.adam, self.uniform = _faster(device) if kind_of(device).asynchronous else (update_, None)
+        self.betas = torch.tensor(self.training.optimiser.betas, dtype=torch.float64)
+        self.columns: Tensor | None = None
+        if self.training.optimiser.parameters:
+            self._give_settings()
         self.evaluations: dict[tuple[HeldOut, int], Batch] = {}
         self.step = torch.zeros((), dtype=torch.int64, device=device)
         self.carried = self._first_state()
@@ -62,6 +68,7 @@ class Stack:
         self._pool: Any = None
         self._epoch = -1
         self.convolutions: Callable[[], AbstractContextManager[Any]] = Products
+        self.recordable = Recordable if kind_of(device).asynchronous else nullcontext
 
     def _make_start(self) -> None:
         """Parameters as every run draws them, and what is not trained."""
@@ -75,13 +82,24 @@ class Stack:
         self.state = State.start(torch.stack(rows).to(self.device))
         self.fixed = {name: torch.stack([f[name] for f in fixed]).to(self.device) for name in self.layout.fixed}
 
+    def _give_settings(self) -> None:
+        """Rates and betas of the parameters that have their own, number by number."""
+        groups = [run.training.optimiser.groups(self.layout.shapes) for run in self.runs]
+        rates = [[rate.item(), *(group.rate for group in own)] for rate, own in zip(self.rate, groups)]
+        places = {name: place for place, group in enumerate(groups[0], 1) for name in group.names}
+        self.columns = self.layout.columns(places).to(self.device)
+        self.rate = torch.tensor(rates, device=self.device)[:, self.columns]
+        betas = [self.training.optimiser.betas, *(group.betas for group in groups[0])]
+        self.betas = torch.tensor(betas, dtype=torch.float64).T
+        self.adam = partial(self.adam, betas=self.betas.float().to(self.device)[:, self.columns])
+
     def _make_tables(self) -> None:
         """What the updates of a chunk look up by their place in it; written by the host, read by the graph."""
         count, penalties = len(self.runs), len(self.training.penalties)
         self.place = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.penalty_table = torch.zeros(CHUNK, count, penalties, device=self.device)
         self.rate_table = torch.ones(CHUNK, count, device=self.device)
-        self.correction_table = torch.ones(CHUNK, 2, device=self.device)
+        self.correction_table = torch.ones(CHUNK, *self.betas.shape, device=self.device)
         self.losses, self.norms = (torch.zeros(CHUNK, count, device=self.device) for _ in range(2))
 
     def __len__(self) -> int:
@@ -122,24 +140,21 @@ class Stack:
     def _fill_tables(self, start: int, count: int, validation: Tensor) -> None:
         t = torch.arange(start, start + count, dtype=torch.float64)
         self.penalty_table[:count] = self.scales(start, count, validation).permute(1, 2, 0)
-        schedules = [run.training.schedule for run in self.runs]
-        factors = {id(s): torch.as_tensor(s(t)).float().expand(count) for s in schedules if s is not None}
-        ones = torch.ones(count)
-        self.rate_table[:count] = torch.stack([factors.get(id(s), ones) for s in schedules], -1)
-        betas = torch.tensor(self.training.optimiser.betas, dtype=torch.float64)
-        self.correction_table[:count] = (1 - betas ** (t.unsqueeze(-1) + 1)).float()
+        self.rate_table[:count] = rate_factors([run.training.schedule for run in self.runs], start, count)
+        self.correction_table[:count] = (1 - self.betas ** (t.view(-1, *[1] * self.betas.dim()) + 1)).float()
 
     def _update(self) -> None:
         leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
         scales = self.penalty_table.index_select(0, self.place)[0]
         rate = self.rate * self.rate_table.index_select(0, self.place)[0].unsqueeze(-1)
-        with torch.enable_grad(), drawn_by(self.uniform):
+        with torch.enable_grad(), drawn_by(self.uniform), self.recordable():
             total, (loss, carried) = self._loss(leaves | self.fixed, scales)
             gradients = torch.autograd.grad(total.sum(), list(leaves.values()), allow_unused=True)
         with torch.no_grad():
             adam = self.training.optimiser
             gradient, norm = clipped(self.layout.rows(gradients, self.state.parameters), adam.clip, self.limit)
             corrections = self.correction_table.index_select(0, self.place)[0]
+            corrections = corrections if self.columns is None else corrections[:, self.columns]
             self.adam(self.state, gradient, self.step, rate, corrections, adam, self.limits)
             for into, value in zip(self.carried, carried):
                 into.copy_(value)

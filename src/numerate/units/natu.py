@@ -1,0 +1,222 @@
+"""Neural Arithmetic Target Unit: a sum and a signed power, each fitted to the target that the gradient tells."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numerate.units import symbolic
+from numerate.units.base import Unit
+
+LEVELS = (-1.0, 0.0, 1.0)
+CATCH = 0.05
+"""A weight nearer than this to a whole number counts as that number."""
+LARGEST = 80.0
+"""Of a product's logarithm; e^80 is finite in float32."""
+SMALLEST = 1e-35
+"""Of a number whose logarithm is taken, and of what is divided by."""
+UNRESOLVED = 100.0
+"""A target smaller than this many roundings of the answer is lost to them."""
+
+
+def caught(weight: Tensor) -> Tensor:
+    """``weight``, or the nearest whole number where that is nearer than 0.05; any shape."""
+    whole = torch.round(weight)
+    return torch.where((whole - weight).abs() < CATCH, whole, weight)
+
+
+def logarithm(x: Tensor) -> Tensor:
+    """log |x|; finite at 0."""
+    return x.abs().clamp(min=SMALLEST).log()
+
+
+def paths(x: Tensor, sum_weight: Tensor, power_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum and the power; x: (..., I) -> (..., O) each."""
+    total = x @ caught(sum_weight).transpose(-1, -2)
+    size = (logarithm(x) @ caught(power_weight).transpose(-1, -2)).clamp(-LARGEST, LARGEST)
+    odd = torch.round(power_weight).abs()
+    sign = (1 - 2 * odd * (x < 0).to(x.dtype).unsqueeze(-2)).prod(-1)
+    return total, sign * torch.exp(size)
+
+
+def natu(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Tensor:
+    r"""A sum or a signed power: :math:`z_o = g_o \sum_i A_{oi} x_i + (1 - g_o) \prod_i x_i^{P_{oi}}`.
+
+    Non-whole powers are those of :math:`|x_i|`, with the sign of the nearest whole power. A weight nearer than 0.05 to
+    a whole number counts as that number. x: (..., I), weights (O, I), gate (O,) -> (..., O)
+    """
+    total, power = paths(x, sum_weight, power_weight)
+    return gate * total + (1 - gate) * power
+
+
+def slopes(error: Tensor, x: Tensor, share: Tensor) -> Tensor:
+    """How ``error`` grows with each input, as in a regression on that input alone, with an offset.
+
+    error, share: (n, O), x: (n, I) -> (O, I). Adding a number to an input, or to the error, changes nothing; a scale
+    of an input divides its slopes. ``share``: the weight of each example.
+    """
+    x = x - x.mean(0)
+    scale = x.abs().mean(0) + SMALLEST
+    x, share = x / scale, (share / (share.sum(0) + 1e-6)).transpose(0, 1)
+    mean = share @ x
+    covariance = (share * error.transpose(0, 1)) @ x - mean * (share * error.transpose(0, 1)).sum(1, keepdim=True)
+    return covariance / (share @ (x * x) - mean * mean + 1e-12) / scale
+
+
+def relative_error(value: Tensor, target: Tensor) -> Tensor:
+    """(value - target)² / (value² + target²), from 0 to 2; no number is squared that could overflow."""
+    scale = torch.maximum(value.abs(), target.abs()) + SMALLEST
+    value, target = value / scale, target / scale
+    return (value - target) ** 2 / (value * value + target * target + 1e-12)
+
+
+def guarded(x: Tensor) -> Tensor:
+    """``x``, or the smallest number in place of 0."""
+    return torch.where(x.abs() < SMALLEST, torch.full_like(x, SMALLEST), x)
+
+
+def power_slopes(x: Tensor, weight: Tensor, answer: Tensor, target: Tensor, known: Tensor, large: Tensor) -> Tensor:
+    """Slopes of the error of the power's logarithm over the logarithms of the inputs; (O, I).
+
+    An input of 0 counts as a mean one: where the target is not 0, it has no part in the power, and examples with a
+    target of 0 beside it are left out. Where the answer is so much larger than the target that rounding has swallowed
+    it, all that is known is that the power, if it is the larger path, must shrink.
+    """
+    there = (x != 0).to(x.dtype)
+    log = logarithm(x)
+    mean = (log * there).sum(0) / (there.sum(0) + 1e-6)
+    log = torch.where(there > 0, log, mean)
+    size = log @ caught(weight).transpose(-1, -2)
+    floor = UNRESOLVED * torch.finfo(x.dtype).eps * answer.abs()
+    small = (target.abs() <= floor).to(x.dtype)
+    whole = there.prod(-1, keepdim=True)
+    lost, share = known * large * small * whole, known * (1 - small * (1 - whole))
+    shrink = lost.transpose(0, 1) @ log / ((log * log).sum(0) + SMALLEST)
+    return slopes(size - logarithm(torch.maximum(target.abs(), floor)), log, share) + shrink
+
+
+def comparison_of(errors: Tensor, others: Tensor) -> Tensor:
+    """(a - b) / (a + b) of the mean errors a and b, from -1 to 1; (n, O), (n, O) -> (O,)"""
+    a, b = errors.mean(0), others.mean(0)
+    return (a - b) / (a + b + 1e-12)
+
+
+class _Fitted(torch.autograd.Function):
+    """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Any:
+        total, power = paths(x, sum_weight, power_weight)
+        return gate * total + (1 - gate) * power, total, power
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs, *output)
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, sum_weight, power_weight, gate, answer, total, power = ctx.saved_tensors
+        gradient = gradients[0]
+        error = gradient * (gradient.numel() / 2)  # answer - target, of the mean squared error
+        known = ((answer - error).abs() < 1 / SMALLEST).to(x.dtype)  # neither infinite nor NaN
+        target = torch.where(known > 0, answer - error, torch.ones_like(error))
+        to_sum = slopes(total - target, x, known)
+        to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
+        to_gate = comparison_of(known * relative_error(total, target), known * relative_error(power, target))
+        to_x = (gradient * gate) @ caught(sum_weight)
+        to_x = to_x + (gradient * (1 - gate) * power) @ caught(power_weight) / guarded(x)
+        return to_x, to_sum, to_power, to_gate
+
+
+class NATU(Unit):
+    r"""A sum or a signed power, not told which: :math:`z_o = g_o \sum_i A_{oi} x_i + (1 - g_o) \prod_i x_i^{P_{oi}}`.
+
+    ``sum_weight`` A and ``power_weight`` P: (out_features, in_features), drawn from U(-r, r), r = 1 / (2 I), clamped to
+    [-1, 1]; ``gate`` g: (out_features,), drawn from U(1/4, 3/4), clamped to [0, 1]. A weight nearer than 0.05 to a
+    whole number counts as that number, so that a fit that comes near is exact. Non-whole powers are those of \|x\|
+    with the sign of the nearest whole power: signs are never learnt apart from powers.
+
+    In training the answer is the same and the gradient another. That of the mean squared error tells the target,
+    :math:`t = z - \tfrac{nO}{2} \partial L / \partial z`, and so each path is fitted to the target as if the other were
+    not there:
+
+    - A by the slopes of :math:`\sum_i A_i x_i - t` over each input,
+    - P by the slopes of :math:`\sum_i P_i \log|x_i| - \log|t|` over the logarithm of each input,
+    - g by which path is nearer: :math:`(a - b) / (a + b)` of both paths' mean relative errors, which are
+      :math:`(z - t)^2 / (z^2 + t^2)` of each example.
+
+    Slopes are those of a regression with an offset, so neither the scale of the inputs nor their distance from 0
+    matters. The layer below gets the ordinary gradient. A batch of several examples is needed, and a loss that is a
+    mean of squared errors; with another one the target lies in the same direction, nearer or farther.
+
+    Args:
+        in_features: number of inputs I.
+        out_features: number of outputs O.
+        device, dtype: as in ``torch.nn.Linear``.
+
+    Example:
+        >>> from numerate.units import bound_after_step
+        >>> unit = NATU(2, 1)
+        >>> optimiser = torch.optim.Adam(unit.parameters(), 1e-2)
+        >>> handle = bound_after_step(optimiser, unit)
+        >>> for _ in range(500):
+        ...     x = 300 - 500 * torch.rand(128, 2)
+        ...     torch.nn.functional.mse_loss(unit(x), x[:, :1] / x[:, 1:]).backward()
+        ...     optimiser.step()
+        ...     optimiser.zero_grad()
+        >>> unit.formula("ab")
+        a/b
+    """
+
+    bounds = {"sum_weight": (-1.0, 1.0), "power_weight": (-1.0, 1.0), "gate": (0.0, 1.0)}
+    levels = {"sum_weight": LEVELS, "power_weight": LEVELS, "gate": (0.0, 1.0)}
+    sum_weight: nn.Parameter
+    power_weight: nn.Parameter
+    gate: nn.Parameter
+
+    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(in_features, out_features)
+        shape = (out_features, in_features)
+        self.sum_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.power_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.gate = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        radius = 0.5 / self.in_features
+        nn.init.uniform_(self.sum_weight, -radius, radius, generator=generator)
+        nn.init.uniform_(self.power_weight, -radius, radius, generator=generator)
+        nn.init.uniform_(self.gate, 0.25, 0.75, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        if not self.training:
+            return natu(x, self.sum_weight, self.power_weight, self.gate)
+        rows = x.reshape(-1, self.in_features)
+        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate)[0]
+        return answer.reshape(*x.shape[:-1], self.out_features)
+
+    def effective_weights(self) -> dict[str, Tensor]:
+        return {"sum_weight": caught(self.sum_weight), "power_weight": caught(self.power_weight)}
+
+    def coefficients(self) -> dict[str, Tensor]:
+        return {"gate": self.gate}
+
+    def expressions(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[Any]:
+        import sympy
+
+        def factor(x: Any, w: Any) -> Any:
+            if w.is_integer:
+                return x**w
+            return sympy.Abs(x) ** w * (sympy.sign(x) if abs(float(w.doit())) > 0.5 else 1)
+
+        def output(o: int) -> Any:
+            gate, powers = weights["gate"][0, o], weights["power_weight"].row(o)
+            power = sympy.prod([factor(x, w) for x, w in zip(inputs, powers)])
+            return gate * symbolic.linear(inputs, weights["sum_weight"].row(o)) + (1 - gate) * power
+
+        return [output(o) for o in range(self.out_features)]
