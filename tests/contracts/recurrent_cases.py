@@ -64,6 +64,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"memory_size": 4, "heads": 4, "erase_heads": 1},
         {"memory_size": 3, "heads": 2, "erase_heads": 1, "directions": "linear"},
     ],
+    "ControlledNALU": [{"numbers": 3, "arithmetic_inputs": 2}],
     "DNC": [{"write_heads": 2, "clip": 2.0, "strength": "oneplus", "outputs": 3, "gate": "UR"}],
     "RMA": [
         {"top_k": None, "depth": 1, "gate": "UR"},

@@ -6,6 +6,8 @@ from numerate.experiments.memory.deep import deep_model
 from numerate.experiments.models import sequence_model, two_layers
 from numerate.experiments.nalu2018.digits import series_network
 from numerate.experiments.nalu2018.models import recurrent
+from numerate.experiments.nalu2018.program_evaluation import last_number
+from numerate.experiments.nalu2018.word_models import FactorAndTerm, number_reader
 from numerate.experiments.nau2020.digit_models import digit_network
 from numerate.experiments.primer2022.deciding import Branch, Fold, Relax, Tally
 from numerate.experiments.ur2020.images import regularised_model
@@ -15,7 +17,7 @@ from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
     two_layers, sequence_model, recurrent, series_network, digit_network, Branch, Fold, Relax, Tally, saturated_model,
-    regularised_model, word_model, deep_model,
+    regularised_model, word_model, deep_model, number_reader, FactorAndTerm, last_number,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 

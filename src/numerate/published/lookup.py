@@ -13,7 +13,7 @@ from numerate.published.names import OPERATIONS, printed_name
 from numerate.published.records import Published, Range, Setting, Threshold
 
 FILES = {
-    "nalu2018": ("nalu2018_results",),
+    "nalu2018": ("nalu2018_results", "nalu2018_main_text_secondary"),
     "nau2020": ("nau2020_results", "nau2020_figures"),
     "primer2022": ("primer2022_results",),
     "nru2019": ("nru2019_table1_topk", "nru2019_table2_ptb_char", "nru2019_table3_psmnist"),

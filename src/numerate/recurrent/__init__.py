@@ -1,6 +1,7 @@
 """Recurrent units: cells as data and pure steps, gates that combine with them, and one module that unrolls any."""
 
 from numerate.recurrent.cell import Cell, ColumnCell
+from numerate.recurrent.controlled import ControlledNALU, ControlledNALUCell
 from numerate.recurrent.deep import Block, DeepModel
 from numerate.recurrent.diagonal import DiagonalCell
 from numerate.recurrent.dispatch import use_loop
@@ -90,6 +91,8 @@ __all__ = [
     "Cell",
     "CellLayer",
     "ColumnCell",
+    "ControlledNALU",
+    "ControlledNALUCell",
     "DNCCell",
     "DeepModel",
     "DiagonalCell",

@@ -16,8 +16,10 @@ from numerate.tasks.label_noise import LabelNoise
 from numerate.tasks.large_scale import LargeScale
 from numerate.tasks.logic import Logic
 from numerate.tasks.match import Match
+from numerate.tasks.number_words import NumberWords
 from numerate.tasks.photographs import SequentialPhotographs
 from numerate.tasks.pixels import PermutedPixels
+from numerate.tasks.program_evaluation import ProgramEvaluation
 from numerate.tasks.programs import Programs
 from numerate.tasks.sections import RecurrentArithmetic, StaticArithmetic
 from numerate.tasks.selective import SelectiveCopying
@@ -55,8 +57,10 @@ __all__ = [
     "Logic",
     "Match",
     "Minimum",
+    "NumberWords",
     "PermutedPixels",
     "Piecewise",
+    "ProgramEvaluation",
     "Programs",
     "RecurrentArithmetic",
     "Relaxation",
