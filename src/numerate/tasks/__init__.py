@@ -7,6 +7,7 @@ from numerate.tasks.characters import Characters
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.counting import Counting
 from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
+from numerate.tasks.digit_pairs import DigitPairs
 from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
@@ -37,6 +38,7 @@ __all__ = [
     "Count",
     "Counting",
     "Denoising",
+    "DigitPairs",
     "DigitSequences",
     "DistributedArithmetic",
     "DistributedSums",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from numerate import published
+from numerate.experiments import digit_pictures
 from numerate.experiments.digit_reader import with_lengths
 from numerate.experiments.experiment import Experiment, Options
-from numerate.experiments.nau2020 import digit_pictures
 from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.recipe import Recipe
@@ -42,6 +42,13 @@ DEGREES = 8
 
 SPARSE = Penalty(penalty, Ramp(10.0, 10_000, 100_000))
 R_Z = {"product": Penalty(r_z_of_product, Constant(1.0)), "sum": Penalty(r_z_of_sum, Constant(1.0))}
+
+
+NUMBERS = (
+    "What the cell is given for an image, the mean over images of each digit: a line for each seed. On the dotted line "
+    "the convolutional network has learnt what a digit is worth, and the cell gathers digits; elsewhere the two share "
+    "the work in a way that no other cell could use."
+)
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,7 @@ def experiment(figure: Figure) -> Experiment:
         show=comparison_page(
             partial(compare, figure),
             pictures=lambda work, rows: digit_pictures.read_numbers(
-                work, [r for r in rows if r.labels["unit"] != EXACT]
+                work, [r for r in rows if r.labels["unit"] != EXACT], NUMBERS, exact=range(10)
             ),
         ),
         about=about("nau2020", f"digits-{figure.operation}"),

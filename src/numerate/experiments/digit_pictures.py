@@ -1,6 +1,6 @@
-"""What the networks of sequential MNIST make of a digit: the number that the cell is given, against the digit shown."""
+"""What networks that read digits make of one: the number that the next layer is given, against the digit shown."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,32 +15,43 @@ from numerate.tasks.digits import DEVIATION, MEAN
 
 IMAGES = 20
 """Test images of each digit that are read."""
+COLUMNS = 6
+"""Panels beside each other."""
 
 
-def read_numbers(work: Work, rows: Sequence[Row]) -> list[Picture]:
-    """The number that each network reads from images of each digit, scaled so that the digits fit best."""
+def read_numbers(
+    work: Work,
+    rows: Sequence[Row],
+    caption: str,
+    panel: Callable[[Row], str] = lambda row: row.labels["unit"],
+    exact: Sequence[float] = (),
+) -> list[Picture]:
+    """The mean number that each network reads from images of each digit: a line for each run, a panel by ``panel``.
+
+    ``exact``: numbers to draw beside, one for each digit.
+    """
+    if not rows:
+        return []
     images = mnist.load()
     chosen = torch.cat([(images.test_labels == digit).nonzero()[:IMAGES, 0] for digit in range(10)])
     x = (images.test[chosen].flatten(1).float() / 255 - MEAN) / DEVIATION
     digits = images.test_labels[chosen].numpy()
     trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
-    names = list(dict.fromkeys(row.labels["unit"] for row in rows))
+    names = list(dict.fromkeys(map(panel, rows)))
+    columns = min(len(names), COLUMNS)
+    lines = -(-len(names) // columns)
     with style():
-        fig = Figure(figsize=(1.9 * len(names) + 0.6, 2.5))
+        fig = Figure(figsize=(1.9 * columns + 0.6, 2.5 * lines))
         for place, name in enumerate(names):
-            ax = fig.add_subplot(1, len(names), place + 1)
-            for row in [row for row in rows if row.labels["unit"] == name]:
+            ax = fig.add_subplot(lines, columns, place + 1)
+            for row in [row for row in rows if panel(row) == name]:
                 ax.plot(range(10), _read(trainings[row.key], row, x, digits), color="C0", alpha=0.5, linewidth=1)
-            ax.plot(range(10), range(10), color="0.5", linestyle=":", linewidth=1)
+            if exact:
+                ax.plot(range(10), exact, color="0.5", linestyle=":", linewidth=1)
             ax.set(title=name, xlabel="digit shown", xticks=range(0, 10, 3))
-            if place == 0:
+            if place % columns == 0:
                 ax.set_ylabel("number read, mean")
         lay_out(fig)
-    caption = (
-        "What the cell is given for an image, the mean over images of each digit: a line for each seed. On the dotted "
-        "line the convolutional network has learnt what a digit is worth, and the cell gathers digits; elsewhere the "
-        "two share the work in a way that no other cell could use."
-    )
     return [Picture("numbers", fig, caption)]
 
 
