@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,7 +42,7 @@ def judged(**accuracies: float) -> dict[str, Claim]:
     rows = [
         Row(
             "x", {}, seed, labels={"unit": names[name], "symbol": symbol, "task": "digits"},
-            scores={"best_test_accuracy": value + 1e-4 * seed}, curves={"gradient_norm": [float("nan"), 1.0]},
+            scores={"best_test_accuracy": value + 1e-4 * seed}, curves={"gradient_norm": np.array([np.nan, 1.0])},
         )
         for name, value in accuracies.items() for symbol in (">", "=") for seed in range(6)
     ]  # fmt: skip
