@@ -8,6 +8,7 @@
 ``adam``                clipping and Adam on such a matrix; a run that is no longer finite stays as it was
 ``stack``               runs computed together: one after the other, or by ``vmap`` in one CUDA graph per update
 ``log``                 what is noted of every update: means for the curves, and when a run is solved
+``capture``             operations in a form that a CUDA graph can record
 ``group``               a stack from its first update, or a checkpoint, to rows in the store
 ======================  ==========================================================================================
 """

@@ -5,7 +5,7 @@ parameters for each run. On a GPU an update, its data and its log are one CUDA g
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from numerate.devices import kind_of
 from numerate.streams import Uniform, drawn_by
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
 from numerate.train.networks.adam import State, clipped, update_
+from numerate.train.networks.capture import Recordable
 from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
 from numerate.train.networks.member import Carried, Member, Tensors
@@ -62,6 +63,7 @@ class Stack:
         self._pool: Any = None
         self._epoch = -1
         self.convolutions: Callable[[], AbstractContextManager[Any]] = Products
+        self.recordable = Recordable if kind_of(device).asynchronous else nullcontext
 
     def _make_start(self) -> None:
         """Parameters as every run draws them, and what is not trained."""
@@ -133,7 +135,7 @@ class Stack:
         leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
         scales = self.penalty_table.index_select(0, self.place)[0]
         rate = self.rate * self.rate_table.index_select(0, self.place)[0].unsqueeze(-1)
-        with torch.enable_grad(), drawn_by(self.uniform):
+        with torch.enable_grad(), drawn_by(self.uniform), self.recordable():
             total, (loss, carried) = self._loss(leaves | self.fixed, scales)
             gradients = torch.autograd.grad(total.sum(), list(leaves.values()), allow_unused=True)
         with torch.no_grad():
