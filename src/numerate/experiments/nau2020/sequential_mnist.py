@@ -10,7 +10,9 @@ from numerate import published
 from numerate.experiments import digit_pictures
 from numerate.experiments.digit_reader import with_lengths
 from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.nau2020.digit_claims import claims
 from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
+from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
@@ -23,7 +25,20 @@ from numerate.results.outcome import below_threshold
 from numerate.stats import upper_mean, wilson
 from numerate.tasks import DigitSequences
 from numerate.train import NetworkTraining, Penalty
-from numerate.units import NAC, NALU, NAU, NMU, Constant, NACMul, NACMulNMU, NACMulSigmoid, Ramp, penalty
+from numerate.units import (
+    NAC,
+    NALU,
+    NAU,
+    NMRU,
+    NMU,
+    Constant,
+    NACMul,
+    NACMulNMU,
+    NACMulSigmoid,
+    Ramp,
+    StochasticNMU,
+    penalty,
+)  # fmt: skip
 
 EXACT = "exact"
 """The network whose cell adds or multiplies exactly: its errors are what the thresholds are made of."""
@@ -103,6 +118,17 @@ def recipes(figure: Figure) -> dict[str, Recipe]:
     }
 
 
+def later(figure: Figure) -> dict[str, Recipe]:
+    """Units that came after the paper, trained if they are asked for; NMRU without R_z, which knows no reciprocals."""
+    if figure.operation == "sum":
+        return {}
+    r_z = (R_Z["product"],) if figure.regularised else ()
+    return {
+        "Stochastic NMU": Recipe(partial(digit_network, cell=StochasticNMU, initial=1.0), penalties=(SPARSE, *r_z)),
+        "NMRU": Recipe(partial(digit_network, cell=NMRU, initial=1.0), penalties=(SPARSE,)),
+    }
+
+
 def placed(figure: Figure) -> Callable[[Recipe], Recipe]:
     """A unit of the user's own takes the place of the cell."""
     start = 1.0 if figure.operation == "product" else 0.0
@@ -135,7 +161,7 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
         exact = Recipe(partial(digit_network, cell=figure.operation))
         known = recipes(figure)
         default = ["NAU" if figure.operation == "sum" else "NMU"] if options.size == "smoke" else list(known)
-        chosen = choose_recipes(options.units, known, default=default, placed=placed(figure))
+        chosen = choose_recipes(options.units, known | later(figure), default=default, placed=placed(figure))
         return [
             NetworkTraining(
                 with_lengths(recipe.model, given),
@@ -195,6 +221,7 @@ def at_each_length(rows: Sequence[Row]) -> list[Row]:
             labels={**row.labels, "length": length},
             scores={
                 **_without_solved(row),
+                **_rounded(row, length),
                 "best_test": error(row, length),
                 "threshold": limits.get(length, math.nan),
                 "threshold_all": of_all.get(length, math.nan),
@@ -204,6 +231,13 @@ def at_each_length(rows: Sequence[Row]) -> list[Row]:
         if row.labels["unit"] != EXACT
         for length in lengths(row)
     ]
+
+
+def _rounded(row: Row, length: int) -> dict[str, float]:
+    """The test error at a length with rounded weights, where that was tried."""
+    trained = int(row.config["task"]["length"])
+    name = "snapped_error" if length == trained else f"snapped_length_{length}"
+    return {"snapped_test": row.scores[name]} if name in row.scores else {}
 
 
 def _without_solved(row: Row) -> dict[str, float]:
@@ -238,7 +272,7 @@ def compare(figure: Figure, rows: Sequence[Row], options: Options) -> Comparison
             x="length",
             panel_titles={"product": "Product", "sum": "Sum"},
             x_title="Sequence length",
-            order=tuple(recipes(figure)),
+            order=(*recipes(figure), *later(figure)),
             match=partial(_place, figure),
             joined=True,
         ),
@@ -259,6 +293,9 @@ def experiment(figure: Figure) -> Experiment:
         trainings=trainings(figure),
         show=comparison_page(
             partial(compare, figure),
+            partial(claims, figure.operation, figure.regularised),
+            prepare=with_rounded_cells,
+            judged=("paper",),
             pictures=lambda work, rows: digit_pictures.read_numbers(
                 work, [r for r in rows if r.labels["unit"] != EXACT], NUMBERS, exact=range(10)
             ),
@@ -266,7 +303,7 @@ def experiment(figure: Figure) -> Experiment:
         about=about("nau2020", f"digits-{figure.operation}"),
         reasons=reasons("nau2020", "digits", *([] if figure.regularised else ["digits-without"])),
         quick_reasons=reasons("nau2020", "digits-quick"),
-        units=tuple(recipes(figure)),
+        units=(*recipes(figure), *later(figure)),
         own="the cell, on a number read from an image and its own last output",
     )
 
