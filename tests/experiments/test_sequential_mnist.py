@@ -11,7 +11,7 @@ import torch
 
 from numerate.data import mnist
 from numerate.data.images import Images
-from numerate.experiments import running, select
+from numerate.experiments import digit_pictures, running, select
 from numerate.experiments.experiment import Options
 from numerate.experiments.nau2020 import sequential_mnist
 from numerate.experiments.nau2020.digit_claims import claims
@@ -155,6 +155,16 @@ def test_a_rounded_cell_is_judged_by_the_images_it_was_trained_for(digits: None)
     assert nmu.scores["snapped_length_4"] == pytest.approx(float(total / count), rel=1e-4)
     (judged,) = sequential_mnist.at_each_length([nmu])
     assert judged.scores["snapped_test"] == nmu.scores["snapped_error"]
+
+
+def test_without_mnist_runs_are_reported_unrounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMERATE_DATA", str(tmp_path))
+    (experiment,) = select(["nau2020/figure4"])
+    work = experiment.work(Options("smoke", seeds=1, units=("NMU",)))
+    weights = {name: value.numpy() for name, value in work.trainings[1].build(0).state_dict().items()}
+    row = Row(experiment.id, work.trainings[1].description(), 0, labels={"unit": "NMU"}, weights={"best": weights})
+    assert with_rounded_cells(work, [row]) == [row]
+    assert digit_pictures.read_numbers(work, [row], "") == []
 
 
 def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:

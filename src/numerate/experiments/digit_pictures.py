@@ -7,6 +7,7 @@ import torch
 from matplotlib.figure import Figure
 
 from numerate.data import mnist
+from numerate.data.files import DataError
 from numerate.experiments.experiment import Work
 from numerate.report import Picture
 from numerate.report.figures import lay_out, style
@@ -28,11 +29,14 @@ def read_numbers(
 ) -> list[Picture]:
     """The mean number that each network reads from images of each digit: a line for each run, a panel by ``panel``.
 
-    ``exact``: numbers to draw beside, one for each digit.
+    ``exact``: numbers to draw beside, one for each digit. Without MNIST in the data folder there is no picture.
     """
+    try:
+        images = mnist.load()
+    except DataError:
+        return []
     if not rows:
         return []
-    images = mnist.load()
     chosen = torch.cat([(images.test_labels == digit).nonzero()[:IMAGES, 0] for digit in range(10)])
     x = (images.test[chosen].flatten(1).float() / 255 - MEAN) / DEVIATION
     digits = images.test_labels[chosen].numpy()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from numerate.data.files import DataError
 from numerate.experiments.experiment import Work
 from numerate.experiments.models import trained
 from numerate.results import Row
@@ -17,7 +18,8 @@ from numerate.units.base import Unit
 def with_rounded_cells(work: Work, rows: Sequence[Row]) -> list[Row]:
     """The runs, with their errors at each length once the cell's weights are rounded; a cell without levels has none.
 
-    ``snapped_validation``, ``snapped_error`` at the training length, ``snapped_length_20`` and so on at others.
+    Scores ``snapped_validation``, ``snapped_error`` at the training length, ``snapped_length_20`` and so on at others.
+    Without MNIST in the data folder the runs are as they were.
     """
     trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
     held_out: dict[Any, list[Batch]] = {}
@@ -29,7 +31,10 @@ def with_rounded_cells(work: Work, rows: Sequence[Row]) -> list[Row]:
             found.append(row)
             continue
         if task not in held_out:
-            data = task.data()
+            try:
+                data = task.data()
+            except DataError:
+                return list(rows)
             held_out[task] = [task.evaluation(split, 0, data) for split in ("validation", "test")]
         model.cell.snap_()
         validation, test = (task.measures(model(batch.x), batch) for batch in held_out[task])
