@@ -167,6 +167,19 @@ def test_without_mnist_runs_are_reported_unrounded(monkeypatch: pytest.MonkeyPat
     assert digit_pictures.read_numbers(work, [row], "") == []
 
 
+def test_no_run_succeeds_by_networks_that_have_learnt_nothing() -> None:
+    products = torch.cartesian_prod(*[torch.arange(1.0, 10.0)] * 2).cumprod(-1)
+    constant = ((products - products.mean(0)) ** 2).mean().item()
+    for factor, solved in ((0.9, True), (1.1, False)):
+        errors = [("exact", 0, factor * constant), ("exact", 1, factor * constant), ("NMU", 0, 0.1)]
+        rows = [
+            Row("x", {"task": {"length": 2}}, seed, labels={"unit": unit, "task": "product"}, scores={"best_test": e})
+            for unit, seed, e in errors
+        ]
+        (row,) = sequential_mnist.at_each_length(rows)
+        assert (row.scores["best_test"] < row.scores["threshold"]) is solved
+
+
 def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:
     def verdicts(**solved: int) -> list[bool | None]:
         names = {"nmu": "NMU", "nac_nmu": "NAC•,NMU", "sigma": "NAC•,σ", "nac": "NAC•", "nalu": "NALU", "lstm": "LSTM"}

@@ -119,7 +119,7 @@ def trainings(options: Options) -> list[NetworkTraining]:
 
 
 GRADIENT = Metric(
-    "gradient", "Gradient", scale="log", show=text.number,
+    "gradient", "Gradient norm", scale="log", show=text.number,
     meaning="The median over all runs of the mean norm of the gradient in the first fifth of training.",
 )  # fmt: skip
 
