@@ -1,6 +1,7 @@
 """What networks that read digits make of one: the number that the next layer is given, against the digit shown."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,10 +10,12 @@ from matplotlib.figure import Figure
 from numerate.data import mnist
 from numerate.data.files import DataError
 from numerate.experiments.experiment import Work
+from numerate.experiments.models import trained
 from numerate.report import Picture
 from numerate.report.figures import lay_out, style
 from numerate.results import Row
-from numerate.tasks.digits import DEVIATION, MEAN
+from numerate.tasks.digits import normalised
+from numerate.train import NetworkTraining, Training
 
 IMAGES = 20
 """Test images of each digit that are read."""
@@ -25,11 +28,13 @@ def read_numbers(
     rows: Sequence[Row],
     caption: str,
     panel: Callable[[Row], str] = lambda row: row.labels["unit"],
-    exact: Sequence[float] = (),
+    shown: Sequence[int] = range(10),
+    exact: bool = False,
 ) -> list[Picture]:
     """The mean number that each network reads from images of each digit: a line for each run, a panel by ``panel``.
 
-    ``exact``: numbers to draw beside, one for each digit. Without MNIST in the data folder there is no picture.
+    ``shown``: the digits; ``exact``: whether they are drawn beside as what should be read. Without MNIST in the data
+    folder there is no picture.
     """
     try:
         images = mnist.load()
@@ -37,8 +42,8 @@ def read_numbers(
         return []
     if not rows:
         return []
-    chosen = torch.cat([(images.test_labels == digit).nonzero()[:IMAGES, 0] for digit in range(10)])
-    x = (images.test[chosen].flatten(1).float() / 255 - MEAN) / DEVIATION
+    chosen = torch.cat([(images.test_labels == digit).nonzero()[:IMAGES, 0] for digit in shown])
+    x = normalised(images.test[chosen].flatten(1))
     digits = images.test_labels[chosen].numpy()
     trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
     names = list(dict.fromkeys(map(panel, rows)))
@@ -49,19 +54,18 @@ def read_numbers(
         for place, name in enumerate(names):
             ax = fig.add_subplot(lines, columns, place + 1)
             for row in [row for row in rows if panel(row) == name]:
-                ax.plot(range(10), _read(trainings[row.key], row, x, digits), color="C0", alpha=0.5, linewidth=1)
+                ax.plot(shown, _read(trainings[row.key], row, x, digits), color="C0", alpha=0.5, linewidth=1)
             if exact:
-                ax.plot(range(10), exact, color="0.5", linestyle=":", linewidth=1)
-            ax.set(title=name, xlabel="digit shown", xticks=range(0, 10, 3))
+                ax.plot(shown, shown, color="0.5", linestyle=":", linewidth=1)
+            ax.set(title=name, xlabel="digit shown", xticks=shown[::3])
             if place % columns == 0:
                 ax.set_ylabel("number read, mean")
         lay_out(fig)
     return [Picture("numbers", fig, caption)]
 
 
-def _read(training: object, row: Row, x: torch.Tensor, digits: np.ndarray) -> np.ndarray:
-    model = training.build(row.seed)  # type: ignore[attr-defined]
-    model.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in row.weights["best"].items()})
-    with torch.no_grad():
-        numbers = model.reader(x)[:, 0].numpy()
-    return np.array([numbers[digits == digit].mean() for digit in range(10)])
+@torch.no_grad()
+def _read(training: Training | NetworkTraining, row: Row, x: torch.Tensor, digits: np.ndarray) -> np.ndarray:
+    model: Any = trained(training, row)
+    numbers = model.reader(x)[:, 0].numpy()
+    return np.array([numbers[digits == digit].mean() for digit in np.unique(digits)])

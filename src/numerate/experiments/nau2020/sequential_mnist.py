@@ -9,7 +9,7 @@ from functools import partial
 from numerate import published
 from numerate.experiments import digit_pictures
 from numerate.experiments.digit_reader import with_lengths
-from numerate.experiments.experiment import Experiment, Options
+from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.nau2020.digit_claims import claims
 from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
 from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
@@ -18,7 +18,7 @@ from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.published import Published
-from numerate.report import SUCCESS, Comparison, Layout, Measured, PublishedTest, comparison
+from numerate.report import SUCCESS, Comparison, Layout, Measured, Picture, PublishedTest, comparison
 from numerate.report.metrics import SPARSITY, arithmetic
 from numerate.results import Row
 from numerate.results.outcome import below_threshold
@@ -298,6 +298,13 @@ def _place(figure: Figure, cell: Published) -> tuple[str, str, object]:
     return figure.operation, cell.model, int(float(cell.x.rpartition(" ")[2]))
 
 
+def pictures(figure: Figure, work: Work, rows: Sequence[Row]) -> list[Picture]:
+    """What each network reads from a digit; products have no zeros."""
+    shown = range(1 if figure.operation == "product" else 0, 10)
+    models = [row for row in rows if row.labels["unit"] != EXACT]
+    return digit_pictures.read_numbers(work, models, NUMBERS, shown=shown, exact=True)
+
+
 def experiment(figure: Figure) -> Experiment:
     return Experiment(
         id=f"nau2020/{figure.id}",
@@ -308,9 +315,7 @@ def experiment(figure: Figure) -> Experiment:
             partial(claims, figure.operation, figure.regularised),
             prepare=with_rounded_cells,
             judged=("paper",),
-            pictures=lambda work, rows: digit_pictures.read_numbers(
-                work, [r for r in rows if r.labels["unit"] != EXACT], NUMBERS, exact=range(10)
-            ),
+            pictures=partial(pictures, figure),
         ),
         about=about("nau2020", f"digits-{figure.operation}"),
         reasons=reasons("nau2020", "digits", *([] if figure.regularised else ["digits-without"])),
