@@ -19,12 +19,15 @@ def with_rounded_cells(work: Work, rows: Sequence[Row]) -> list[Row]:
     """The runs, with their errors at each length once the cell's weights are rounded; a cell without levels has none.
 
     Scores ``snapped_validation``, ``snapped_error`` at the training length, ``snapped_length_20`` and so on at others.
-    Without MNIST in the data folder the runs are as they were.
+    Without MNIST in the data folder, or without stored weights, the runs are as they were.
     """
     trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
     held_out: dict[Any, list[Batch]] = {}
     found = []
     for row in rows:
+        if "best" not in row.weights:
+            found.append(row)
+            continue
         task: Any = trainings[row.key].task
         model = trained(trainings[row.key], row)
         if not isinstance(model.cell, Unit):
