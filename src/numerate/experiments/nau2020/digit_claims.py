@@ -13,7 +13,7 @@ GROUPS = {
 }
 """Models of the figures with R_z, from best to worst by the share of runs and lengths that succeed in print."""
 TIE = 0.05
-"""Shares of success that differ by no more are equal where the last two groups are compared, which may both be at zero."""
+"""Shares of success of the last two groups, which may both be near zero, are equal if they differ by no more."""
 FIRST = {"product": "NMU", "sum": "NAU"}
 
 
