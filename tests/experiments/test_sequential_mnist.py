@@ -11,10 +11,14 @@ import torch
 
 from numerate.data import mnist
 from numerate.data.images import Images
-from numerate.experiments import running, select
+from numerate.experiments import digit_pictures, running, select
 from numerate.experiments.experiment import Options
 from numerate.experiments.nau2020 import sequential_mnist
+from numerate.experiments.nau2020.digit_claims import claims
 from numerate.experiments.nau2020.digit_models import DigitNetwork, r_z_of_product, r_z_of_sum
+from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
+from numerate.report import Layout, comparison
+from numerate.results import Row
 from numerate.stats import upper_mean
 from numerate.tasks import DigitSequences
 from numerate.tasks.batches import Batch
@@ -118,7 +122,84 @@ def test_figure4_runs_and_shows_success_by_length(digits: None, tmp_path: Path) 
     assert limits[4] == pytest.approx(upper_mean(np.array(exact)))
 
 
+def test_units_that_came_later_are_trained_when_they_are_asked_for(digits: None) -> None:
+    (experiment,) = select(["nau2020/figure4"])
+    units = {t.labels["unit"] for t in experiment.work(Options("paper")).trainings}
+    assert units == {"exact", "NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM"}
+    work = experiment.work(Options("smoke", units=("Stochastic NMU", "NMRU")))
+    x = torch.randn(2, 3, 784)
+    for training in work.trainings[1:]:
+        model = training.model(784, 1)
+        penalties = [p.function(model.train()) for p in training.penalties if model(x).shape == (2, 3, 1)]
+        assert len(penalties) == (2 if training.labels["unit"] == "Stochastic NMU" else 1)
+
+
+def test_a_rounded_cell_is_judged_by_the_images_it_was_trained_for(digits: None) -> None:
+    (experiment,) = select(["nau2020/figure4"])
+    work = experiment.work(Options("smoke", seeds=1, units=("NMU",)))
+    rows = []
+    for training in work.trainings:
+        state = training.build(0).state_dict()
+        row = Row(experiment.id, training.description(), 0, labels=training.labels, scores={"best_test": 1.0})
+        weights = {name: value.numpy() for name, value in state.items()}
+        rows.append(replace(row, weights={"best": weights}))
+    nearly = {**rows[1].weights["best"], "cell.weight": np.array([[0.9, 0.8]], dtype=np.float32)}
+    exact, nmu = with_rounded_cells(work, [rows[0], replace(rows[1], weights={"best": nearly})])
+    assert exact is rows[0]
+    model = DigitNetwork("product", lengths=(2, 1, 4))
+    model.load_state_dict({name: torch.tensor(v) for name, v in nearly.items() if name != "cell.weight"})
+    task: Any = work.trainings[1].task
+    batch = task.evaluation("test", 0, task.data())
+    with torch.no_grad():
+        total, count = task.measures(model(batch.x), batch)["length_4"]
+    assert nmu.scores["snapped_length_4"] == pytest.approx(float(total / count), rel=1e-4)
+    (judged,) = sequential_mnist.at_each_length([nmu])
+    assert judged.scores["snapped_test"] == nmu.scores["snapped_error"]
+
+
+def test_without_mnist_runs_are_reported_unrounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMERATE_DATA", str(tmp_path))
+    (experiment,) = select(["nau2020/figure4"])
+    work = experiment.work(Options("smoke", seeds=1, units=("NMU",)))
+    weights = {name: value.numpy() for name, value in work.trainings[1].build(0).state_dict().items()}
+    row = Row(experiment.id, work.trainings[1].description(), 0, labels={"unit": "NMU"}, weights={"best": weights})
+    assert with_rounded_cells(work, [row]) == [row]
+    assert digit_pictures.read_numbers(work, [row], "") == []
+
+
+def test_no_run_succeeds_by_networks_that_have_learnt_nothing() -> None:
+    products = torch.cartesian_prod(*[torch.arange(1.0, 10.0)] * 2).cumprod(-1)
+    constant = ((products - products.mean(0)) ** 2).mean().item()
+    for factor, solved in ((0.9, True), (1.1, False)):
+        errors = [("exact", 0, factor * constant), ("exact", 1, factor * constant), ("NMU", 0, 0.1)]
+        rows = [
+            Row("x", {"task": {"length": 2}}, seed, labels={"unit": unit, "task": "product"}, scores={"best_test": e})
+            for unit, seed, e in errors
+        ]
+        (row,) = sequential_mnist.at_each_length(rows)
+        assert (row.scores["best_test"] < row.scores["threshold"]) is solved
+
+
+def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:
+    def verdicts(**solved: int) -> list[bool | None]:
+        names = {"nmu": "NMU", "nac_nmu": "NAC•,NMU", "sigma": "NAC•,σ", "nac": "NAC•", "nalu": "NALU", "lstm": "LSTM"}
+        rows = [
+            Row("x", {}, seed, labels={"unit": names[name], "task": "product", "length": length}, scores={
+                "best_test": 0.0 if seed < count - (length > 2 and name != "nmu") else 2.0, "threshold": 1.0,
+            })
+            for name, count in solved.items() for seed in range(10) for length in (1, 2, 20)
+        ]  # fmt: skip
+        layout = Layout(panel="task", x="length")
+        return [c.holds for c in claims("product", True, comparison(rows, title="", layout=layout))]
+
+    assert verdicts(nmu=10, nac_nmu=9, sigma=6, nac=5, nalu=0, lstm=0) == [True, True, True]
+    assert verdicts(nmu=10, nac_nmu=5, sigma=6, nac=5, nalu=0, lstm=0) == [True, True, False]
+    assert verdicts(nmu=1, nac_nmu=0, sigma=0, nac=0, nalu=0, lstm=0) == [False, None, False]
+
+
 def test_all_four_figures_have_the_units_of_the_paper() -> None:
     units = {e.id: set(e.units) for e in select(["nau2020"]) if e.id.rpartition("/")[2] in ("figure4", "figure13")}
-    assert units["nau2020/figure4"] == {"NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM"}
+    assert units["nau2020/figure4"] == {
+        "NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM", "Stochastic NMU", "NMRU",
+    }  # fmt: skip
     assert units["nau2020/figure13"] == {"NAU", "NAC+,Rz", "NAC+", "NALU", "LSTM"}

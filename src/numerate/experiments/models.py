@@ -11,7 +11,7 @@ from torch import nn
 from numerate.experiments.recipe import Recipe
 from numerate.recurrent import Recurrent, SequenceModel
 from numerate.results import Row
-from numerate.train import Training
+from numerate.train import NetworkTraining, Training
 from numerate.units import NAU
 
 Layer = Callable[[int, int], nn.Module]
@@ -32,7 +32,7 @@ def after_sums(recipe: Recipe, **hidden: int) -> Recipe:
     return replace(recipe, model=partial(two_layers, first=NAU, second=recipe.model, **hidden))
 
 
-def trained(training: Training, row: Row) -> nn.Module:
+def trained(training: Training | NetworkTraining, row: Row) -> nn.Module:
     """The model of a run with its best weights; buffers, which are not stored, as they were made.
 
     Raises ValueError if the stored weights are not those of the model.

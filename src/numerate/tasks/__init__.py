@@ -9,6 +9,7 @@ from numerate.tasks.composed import COMPOSED, Composed
 from numerate.tasks.copying import Copying, CopyLast, Denoising, VariableCopying
 from numerate.tasks.counting import Counting
 from numerate.tasks.decisions import Compare, Count, Minimum, Piecewise, Relaxation
+from numerate.tasks.digit_pairs import DigitPairs
 from numerate.tasks.digits import DigitSequences
 from numerate.tasks.distributions import DistributedArithmetic, DistributedSums, Distribution
 from numerate.tasks.identity import Identity
@@ -45,6 +46,7 @@ __all__ = [
     "Count",
     "Counting",
     "Denoising",
+    "DigitPairs",
     "DigitSequences",
     "DistributedArithmetic",
     "DistributedSums",

@@ -1,0 +1,69 @@
+"""Comparing handwritten digits (Primer, 7.2): networks, verdicts; on made-up images."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from numerate.data import mnist
+from numerate.data.images import Images
+from numerate.experiments import Options, running
+from numerate.experiments.primer2022 import digit_compare
+from numerate.experiments.primer2022.digit_compare import CNN, TOLD, PairNetwork
+from numerate.report import Claim
+from numerate.results import Row
+from numerate.units import NSR
+
+
+@torch.no_grad()
+def test_one_network_reads_both_images_and_the_nsr_compares_what_it_read() -> None:
+    x = torch.randn(5, 2, 784)
+    network = PairNetwork(partial(NSR), logit=False, numbers=True)
+    network.head.compare_(">")
+    read = torch.cat([network.reader(x[:, i]) for i in range(2)], 1)
+    found = network(x.flatten(1))
+    torch.testing.assert_close(found[:, 1:], read)
+    torch.testing.assert_close(found[:, :1], network.head(read))
+
+
+def test_a_cnn_sees_both_images() -> None:
+    x = torch.randn(3, 2 * 784, requires_grad=True)
+    (gradient,) = torch.autograd.grad(PairNetwork()(x).sum(), x)
+    assert (gradient.view(3, 2, 784).abs().sum((0, 2)) > 0).all()
+    with pytest.raises(ValueError, match=r"reads 2 · 784 pixels"):
+        digit_compare.pair_network(784, 1)
+
+
+def judged(**accuracies: float) -> dict[str, Claim]:
+    """Verdicts where every run of a model has about this accuracy."""
+    names = {"cnn": CNN, "mlp": "MLP", "one": "NSR", "ten": "NSR, 10 paths", "told": TOLD}
+    rows = [
+        Row(
+            "x", {}, seed, labels={"unit": names[name], "symbol": symbol, "task": "digits"},
+            scores={"best_test_accuracy": value + 1e-4 * seed}, curves={"gradient_norm": np.array([np.nan, 1.0])},
+        )
+        for name, value in accuracies.items() for symbol in (">", "=") for seed in range(6)
+    ]  # fmt: skip
+    claims = digit_compare.claims(digit_compare.compare(rows, Options("quick")))
+    return dict(zip(("usable", "behind", "comparable", "signal"), claims))
+
+
+def test_a_verdict_for_each_sentence() -> None:
+    as_said = judged(cnn=0.98, mlp=0.95, one=0.8, ten=0.951, told=0.97)
+    assert [claim.holds for claim in as_said.values()] == [True, True, True, True]
+    reverse = judged(cnn=0.7, mlp=0.95, one=0.8, ten=0.7, told=0.8)
+    assert [claim.holds for claim in reverse.values()] == [False, False, False, None]
+    equal = judged(cnn=0.95, mlp=0.95, one=0.95, ten=0.95, told=0.95)
+    assert [claim.holds for claim in equal.values()] == [True, None, True, None]
+    unexplained = judged(cnn=0.98, mlp=0.95, one=0.8, ten=0.95, told=0.95)
+    assert unexplained["signal"].holds is False
+
+
+def test_digit_compare_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    labels = [torch.arange(count) % 10 for count in (60_000, 10_000)]
+    pictures = [label.to(torch.uint8).view(-1, 1, 1).expand(-1, 28, 28) for label in labels]
+    monkeypatch.setattr(mnist, "load", lambda data=None: Images(pictures[0], labels[0], pictures[1], labels[1]))
+    result = running.run("primer2022/digit-compare", Options("smoke", seeds=1), tmp_path)
+    assert "What is read from an image" in result.page.read_text()
