@@ -1,9 +1,10 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,16 @@ from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+
+T = TypeVar("T")
+
+
+def _attempt(part: Callable[..., T], *arguments: Any) -> T | None:
+    """What a part finds; None where a factorisation does not converge, as with values near overflow."""
+    try:
+        return part(*arguments)
+    except np.linalg.LinAlgError:
+        return None
 
 
 class Solver:
@@ -60,7 +71,7 @@ class Solver:
         if view.k == 0:
             return
         self.linear(view)
-        clean, view = view, self.with_noise(view, noise_level(view))
+        clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
             self.solve(view, "")
             self.terms(view)
@@ -124,13 +135,13 @@ class Solver:
             return
         self.peel(view, source)
         self.factor(view, source)
-        front = None if grouped or "front" in source else find_front(view)
+        front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
             self.front(view, front, source)
             front = None
         if not source and not view.noise:
             self.large(view, source)
-        plans = [] if grouped else find_groups(view, self.clock, self.seed)
+        plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         if not source:
             view = self.noise_of_groups(view, plans)
         good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
@@ -196,7 +207,7 @@ class Solver:
 
     def differences(self, view: View, source: str) -> None:
         self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))
-        pairs = find_differences(view)
+        pairs = _attempt(find_differences, view)
         if pairs:
             self.solve(apply_differences(view, pairs), f"{source} differences")
 
@@ -205,7 +216,7 @@ class Solver:
         if self.depth >= DEEPEST:
             return
         self.clock.spend((1 + view.k) * view.k * linear_work(800, 60))
-        for separation in separate(view)[:2]:
+        for separation in (_attempt(separate, view) or [])[:2]:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.peel_one(view, separation, f"{source} {separation.name} apart")
 
@@ -214,7 +225,7 @@ class Solver:
         if self.depth >= DEEPEST or view.one_sign:
             return
         self.clock.spend(3 * (1 + view.k) * view.k * linear_work(500, 50))
-        for tree, others in factors(view)[:2]:
+        for tree, others in (_attempt(factors, view) or [])[:2]:
             with self.clock.share(0.3 * self.clock.seconds):
                 rest = view.over(tree).of([ex.var(i) for i in others])
                 Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} {tree[0]} off")
