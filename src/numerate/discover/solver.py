@@ -17,7 +17,8 @@ from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
-from numerate.discover.large import FEATURES, large_fits
+from numerate.discover.inner import inner_fits
+from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
@@ -87,10 +88,11 @@ class Solver:
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
         self.pool.exact_only = True
-        with self.clock.share(0.3 * self.clock.seconds):
+        with self.clock.share(0.6 * self.clock.seconds):
             self.plain(view, "")
             self.wide(view, "")
-            self.large(view, "", FEATURES // 2)
+            self.inner(view, "")
+            self.large(view, "")
         self.pool.exact_only = False
 
     def wide(self, view: View, source: str) -> None:
@@ -99,8 +101,11 @@ class Solver:
         self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
         self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
 
-    def large(self, view: View, source: str, features: int = FEATURES) -> None:
-        self.offer(large_fits(view, self.clock, self.pool.allowed, most=features), f"{source} large dictionary")
+    def large(self, view: View, source: str) -> None:
+        self.offer(large_fits(view, self.clock, self.pool.allowed), f"{source} large dictionary")
+
+    def inner(self, view: View, source: str) -> None:
+        self.offer(inner_fits(view, self.clock, self.pool.allowed), f"{source} function of a sum")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -140,6 +145,7 @@ class Solver:
             self.front(view, front, source)
             front = None
         if not source and not view.noise:
+            self.inner(view, source)
             self.large(view, source)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         if not source:

@@ -124,7 +124,7 @@ def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | N
     extra += [("sqrt", x) for x, p in zip(V, pos) if p]
     extra += [(name, x) for x in V for name in ("sin", "cos", "exp")]
     extra = [t for t in extra if allowed is None or ex.functions(t) <= allowed]
-    degree = poly.best_degree(k, most - len(extra), {1: 6, 2: 4, 3: 3}.get(k, 2))
+    degree = poly.best_degree(k, most - len(extra), {1: 6, 2: 4}.get(k, 3))
     return _design("rich", P, [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, degree)] + extra, most)
 
 
