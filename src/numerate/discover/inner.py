@@ -24,6 +24,8 @@ LIKELY = 2e-3  # the same in single precision
 NEAR = 0.75  # on a grid
 BLOCK = 2000
 ARGUMENTS = 9000
+TIMES_LINES = 2400  # arguments whose functions are multiplied by polynomials of degree one
+WAVES = "sin cos"
 TARGETS = 120
 
 Make = Callable[[ex.Tree], tuple[ex.Tree, ...]]  # the columns that one argument gives
@@ -35,14 +37,12 @@ class Arguments:
 
     Args:
         free: their constants lie on a grid.
-        waves_only: no other function is taken of them.
         factors: the function is also tried times each input.
     """
 
     values: np.ndarray
     tree: Callable[[int], ex.Tree]
     free: bool = False
-    waves_only: bool = False
     factors: bool = False
 
 
@@ -51,7 +51,7 @@ def _root4(a: ex.Tree) -> ex.Tree:
 
 
 FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], list[np.ndarray]], Make]] = {
-    "sin cos": (lambda v: [np.sin(v), np.cos(v)], lambda a: (("sin", a), ("cos", a))),
+    WAVES: (lambda v: [np.sin(v), np.cos(v)], lambda a: (("sin", a), ("cos", a))),
     "exp": (lambda v: [np.exp(v)], lambda a: (("exp", a),)),
     "exp minus": (lambda v: [np.exp(-v)], lambda a: (("exp", ex.mul(MINUS, a)),)),
     "sqrt": (lambda v: [np.sqrt(v)], lambda a: (("sqrt", a),)),
@@ -109,13 +109,13 @@ def scaled(P: np.ndarray, most: int) -> Iterator[Arguments]:
             v = ex.column(t, P)
         if np.isfinite(v).all():
             c = _grid(v, 600)
-            yield Arguments(v[:, None] * c, lambda j, t=t, c=c: ex.mul(ex.const(c[j]), t), True, True, True)
+            yield Arguments(v[:, None] * c, lambda j, t=t, c=c: ex.mul(ex.const(c[j]), t), True, True)
     pairs = list(combinations(range(k), 2))
     each = int(np.sqrt(most / max(2 * len(pairs), 1)))
     for i, j in pairs:
         c, d = (_grid(P[:, q], each) for q in (i, j))
         both = np.array([(a, b) for a in c for b in np.concatenate([d, -d])])
-        yield Arguments(P[:, [i, j]] @ both.T, lambda q, b=both, i=i, j=j: _plane(b[q], i, j), True, True, k <= 5)
+        yield Arguments(P[:, [i, j]] @ both.T, lambda q, b=both, i=i, j=j: _plane(b[q], i, j), True, k <= 5)
 
 
 def _plane(c: np.ndarray, i: int, j: int) -> ex.Tree:
@@ -158,13 +158,19 @@ class Problem:
     recipes: list[wide.Recipe]
 
     @classmethod
-    def of(cls, view: View, base: wide.Design, recipes: list[wide.Recipe], rows: int) -> "Problem":
-        targets = wide.Targets.of(view, recipes, rows)
+    def of(cls, view: View, allowed: frozenset[str] | None, rows: int) -> "Problem | None":
+        """None where the rows are too few for the base, or all targets lie in it."""
+        n = min(rows, len(view.t))
+        base = wide.rich(view.P[:rows], int(0.4 * n), allowed)
+        if base is None or n < 60:
+            return None
+        targets = wide.Targets.of(view, recipes(view), rows)
         Q = np.linalg.qr(base.A / np.linalg.norm(base.A, axis=0))[0]
         T = targets.T - Q @ (Q.T @ targets.T)
         norms = np.linalg.norm(T, axis=0)
         kept = np.where(norms > 1e-6 * np.linalg.norm(targets.T, axis=0))[0][:TARGETS]
-        return cls(view, base, Q, T[:, kept] / norms[kept], [targets.recipes[i] for i in kept])
+        found = cls(view, base, Q, T[:, kept] / norms[kept], [targets.recipes[i] for i in kept])
+        return found if len(kept) else None
 
     def outside(self, F: np.ndarray) -> np.ndarray:
         return F - self.Q @ (self.Q.T @ F)
@@ -194,62 +200,104 @@ def recipes(view: View) -> list[wide.Recipe]:
 
 
 def inner_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 400) -> Iterator[ex.Tree]:
-    """Formulas with one such function, exact to the last digits."""
-    P = view.P[:rows]
-    base = wide.rich(P, int(0.4 * len(P)), allowed)
-    if base is None or len(P) < 60:
+    """Formulas with one function of a sum of terms, or of such a sum and a constant; exact to the last digits."""
+    problem = Problem.of(view, allowed, rows)
+    if problem is not None:
+        for arguments, name in product((*sums(view.P[:rows], ARGUMENTS), *shifted(view.P[:rows])), _names(allowed)):
+            yield from _searched(problem, arguments, name, clock, rows)
+
+
+def dearer_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 400) -> Iterator[ex.Tree]:
+    """The same for functions times polynomials of degree one, and for waves with constants inside."""
+    problem = Problem.of(view, allowed, rows)
+    if problem is None:
         return
-    problem = Problem.of(view, base, recipes(view), rows)
-    if problem.T.shape[1] == 0:
-        return
-    for arguments in (*sums(P, ARGUMENTS), *shifted(P), *scaled(P, ARGUMENTS)):
-        for name in FUNCTIONS:
-            if allowed is None or _needs(name) <= allowed:
-                for factor in (ex.ONE, *view.variables) if arguments.factors else (ex.ONE,):
-                    yield from _hits(problem, arguments, name, factor, clock, rows)
+    for arguments, name in product(sums(view.P[:rows], TIMES_LINES), _names(allowed)):
+        yield from _times_lines(problem, arguments, name, clock, rows)
+    for arguments in scaled(view.P[:rows], ARGUMENTS) if WAVES in _names(allowed) else ():
+        yield from _searched(problem, arguments, WAVES, clock, rows)
+
+
+def _names(allowed: frozenset[str] | None) -> list[str]:
+    return [name for name in FUNCTIONS if allowed is None or _needs(name) <= allowed]
 
 
 def _needs(name: str) -> set[str]:
     return set().union(*map(ex.functions, FUNCTIONS[name][1](ex.var(0))))
 
 
+def _searched(problem: Problem, u: Arguments, name: str, clock: Clock, rows: int) -> Iterator[ex.Tree]:
+    for factor in (ex.ONE, *problem.view.variables) if u.factors else (ex.ONE,):
+        yield from _hits(problem, u, name, factor, clock, rows)
+
+
+def _times_lines(problem: Problem, u: Arguments, name: str, clock: Clock, rows: int) -> Iterator[ex.Tree]:
+    """A function times a polynomial of degree one."""
+    evaluate, make = FUNCTIONS[name]
+    P = problem.view.P[:rows]
+    lines, trees = np.concatenate([np.ones((len(P), 1)), P], 1), [ex.ONE, *problem.view.variables]
+    ids = _domain(u.values, name)
+    for start in range(0, len(ids), 50):
+        some = ids[start : start + 50]
+        with np.errstate(all="ignore"):
+            columns = [c[:, :, None] * lines[:, None, :] for c in evaluate(u.values[:, some])]
+        F = np.concatenate(columns, 2)  # (n, b, q)
+        clock.spend(F.size * (3e-9 * F.shape[2] + 1.2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
+        for j, target in _best(_unexplained_by_many(problem, F), LIKELY):
+            features = [f if ex.is_one(m) else ex.mul(m, f) for f in make(u.tree(int(some[j]))) for m in trees]
+            yield from _formula(problem, features, target, rows)
+
+
+def _unexplained_by_many(problem: Problem, F: np.ndarray) -> np.ndarray:
+    """(b, targets): what the columns F: (n, b, q) of each argument leave of each target, in single precision."""
+    n, b, q = F.shape
+    Q, T = problem.Q.astype(np.float32), problem.T.astype(np.float32)
+    F = (F / (np.linalg.norm(F, axis=0) + 1e-300)).reshape(n, b * q).astype(np.float32)
+    F -= Q @ (Q.T @ F)
+    basis = np.linalg.qr(F.reshape(n, b, q).transpose(1, 0, 2))[0]
+    return 1 - np.sum((basis.transpose(0, 2, 1) @ T) ** 2, 1)
+
+
+def _formula(problem: Problem, features: Sequence[ex.Tree], target: int, rows: int) -> Iterator[ex.Tree]:
+    """The sum of few columns of the base and the features, if it is exact."""
+    P = problem.view.P[:rows]
+    with np.errstate(all="ignore"):
+        F = np.stack([ex.column(f, P) for f in features], 1)
+    outer = wide.made_by(problem.view, problem.recipes[target])
+    if outer is None or problem.rest(F, target) > SURE:
+        return
+    A = np.concatenate([problem.base.A, F], 1)
+    formula = sparse.emit(outer, A, [*problem.base.trees, *features], rows)
+    if formula is not None:
+        yield formula
+
+
 def _hits(
     problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clock, rows: int
 ) -> Iterator[ex.Tree]:
     """Arguments of one block that explain a target under one function, times a factor."""
-    if u.waves_only and name != "sin cos":
-        return
     evaluate, make = FUNCTIONS[name]
     ids = _domain(u.values, name)
     if not len(ids):
         return
     with np.errstate(all="ignore"):
         columns = [c * ex.column(factor, problem.view.P[:rows])[:, None] for c in evaluate(u.values[:, ids])]
-    clock.spend(len(columns) * columns[0].size * (1.2e-8 + 1.2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
+    clock.spend(len(columns) * columns[0].size * (2e-8 + 2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
     left = _unexplained(problem, columns)
     for j, target in _best(left, NEAR if u.free else LIKELY):
         features: tuple[ex.Tree, ...] | None = make(u.tree(int(ids[j])))
         features = features if ex.is_one(factor) else tuple(ex.mul(factor, f) for f in features)
         if u.free:
             features = _refined(problem, features, target)
-        if features is None:
-            continue
-        P = problem.view.P[:rows]
-        F = np.stack([ex.column(f, P) for f in features], 1)
-        outer = wide.made_by(problem.view, problem.recipes[target])
-        if outer is None or problem.rest(F, target) > SURE:
-            continue
-        A = np.concatenate([problem.base.A, F], 1)
-        formula = sparse.emit(outer, A, [*problem.base.trees, *features], rows)
-        if formula is not None:
-            yield formula
+        if features is not None:
+            yield from _formula(problem, features, target, rows)
 
 
 def _domain(v: np.ndarray, name: str) -> np.ndarray:
     """Arguments on all of whose values the function is finite and not beyond what single precision holds."""
     low, high = v.min(0), v.max(0)
     most = np.maximum(np.abs(low), np.abs(high))
-    if name == "sin cos":
+    if name == WAVES:
         ok = most < 1e5
     elif name.startswith("exp"):
         ok = most < 40

@@ -128,7 +128,7 @@ def large_fits(
     recipes += [(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
     targets = wide.Targets.of(view, recipes, rows)
     n, p = large.F.shape
-    clock.spend(2e-5 * p + 4e-11 * n * p**2 + 2e-9 * len(targets.recipes) * p**2)
+    clock.spend(2e-5 * p + 2e-11 * n * p**2 + 1e-9 * len(targets.recipes) * p**2)
     for i, found in enumerate(best_pairs(base.A, large.F, targets.T, check=clock.check)):
         outer = wide.made_by(view, targets.recipes[i])
         for rest, chosen in found[:2]:

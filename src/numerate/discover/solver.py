@@ -17,7 +17,7 @@ from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
-from numerate.discover.inner import inner_fits
+from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
@@ -74,25 +74,28 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            self.solve(view, "")
+            with self.clock.share(0.7 * self.clock.seconds):
+                self.solve(view, "")
             self.terms(view)
+            if not view.noise:
+                self.last(view)
+                self.inner(view)
         except Solved:
             if self.pool.solved:
                 raise
         if self.pool.noise is not None:
             self.exactly(clean)
-        self.last(view)
         if view.noise == 0.0 and self.pool.best.error > 1e-4:  # noise that the polynomials did not show
             self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
         self.pool.exact_only = True
-        with self.clock.share(0.6 * self.clock.seconds):
+        with self.clock.share(0.8 * self.clock.seconds):
             self.plain(view, "")
             self.wide(view, "")
-            self.inner(view, "")
             self.large(view, "")
+            self.inner(view)
         self.pool.exact_only = False
 
     def wide(self, view: View, source: str) -> None:
@@ -104,8 +107,10 @@ class Solver:
     def large(self, view: View, source: str) -> None:
         self.offer(large_fits(view, self.clock, self.pool.allowed), f"{source} large dictionary")
 
-    def inner(self, view: View, source: str) -> None:
-        self.offer(inner_fits(view, self.clock, self.pool.allowed), f"{source} function of a sum")
+    def inner(self, view: View) -> None:
+        """A function of a sum, first with few constants."""
+        for part in (inner_fits, dearer_fits):
+            self.offer(part(view, self.clock, self.pool.allowed), "function of a sum")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -145,7 +150,6 @@ class Solver:
             self.front(view, front, source)
             front = None
         if not source and not view.noise:
-            self.inner(view, source)
             self.large(view, source)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         if not source:
@@ -295,9 +299,8 @@ class Solver:
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""
-        if view.noise == 0.0:
-            rough = replace(view, noise=0.5 * view.scale)
-            rows = 500
-            designs = spans.plain_designs(rough, rows)
-            self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
-            self.offer(rational.rationals(rough, self.clock), "approximation")
+        rough = replace(view, noise=0.5 * view.scale)
+        rows = 500
+        designs = spans.plain_designs(rough, rows)
+        self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
+        self.offer(rational.rationals(rough, self.clock), "approximation")
