@@ -190,12 +190,13 @@ def recipes(view: View) -> list[wide.Recipe]:
     factors = V + [ex.power(x, -1) for x in V]
     terms = V + ([ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)] + [ex.power(x, 2) for x in V])
     signed = [t for m in terms for t in (m, ex.mul(MINUS, m))]
-    out: list[wide.Recipe] = [(None, None, name) for name in ("id", "sq", "log", "inv", "exp", "fourth")]
-    out += [(None, m, "id") for m in factors]
-    out += [(s, None, name) for s in signed[: 2 * k] for name in ("sq", "fourth", "exp")]
-    out += [(None, m, name) for m in factors for name in ("sq", "log")]
-    out += [(s, None, name) for s in signed[2 * k :] for name in ("sq", "exp")]
-    out += [(s, m, name) for s in signed[: 2 * k] for m in factors for name in ("inv", "sq")]
+    out = [wide.Recipe(None, None, name) for name in ("id", "sq", "log", "inv", "exp", "fourth")]
+    out += [wide.Recipe(None, m, "id") for m in factors]
+    out += [wide.Recipe(s, None, name) for s in signed[: 2 * k] for name in ("sq", "fourth", "exp")]
+    out += [wide.Recipe(None, m, name) for m in factors for name in ("sq", "log")]
+    out += [wide.Recipe(None, None, name, m) for name in ("sq", "exp") for m in factors]
+    out += [wide.Recipe(s, None, name) for s in signed[2 * k :] for name in ("sq", "exp")]
+    out += [wide.Recipe(s, m, name) for s in signed[: 2 * k] for m in factors for name in ("inv", "sq")]
     return out
 
 
@@ -272,9 +273,7 @@ def _formula(problem: Problem, features: Sequence[ex.Tree], target: int, rows: i
         yield formula
 
 
-def _hits(
-    problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clock, rows: int
-) -> Iterator[ex.Tree]:
+def _hits(problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clock, rows: int) -> Iterator[ex.Tree]:
     """Arguments of one block that explain a target under one function, times a factor."""
     evaluate, make = FUNCTIONS[name]
     ids = _domain(u.values, name)
@@ -343,7 +342,9 @@ def _best(left: np.ndarray, most: float, top: int = 2) -> list[tuple[int, int]]:
     return [(j, target) for _, j, target in sorted(found)[:12]]
 
 
-def _refined(problem: Problem, features: tuple[ex.Tree, ...], target: int, steps: int = 25) -> tuple[ex.Tree, ...] | None:
+def _refined(
+    problem: Problem, features: tuple[ex.Tree, ...], target: int, steps: int = 25
+) -> tuple[ex.Tree, ...] | None:
     """The constants inside the features, equal in all of them, by Gauss–Newton on the projected problem."""
     P, t = problem.view.P[: len(problem.Q)], problem.T[:, target]
     c = np.array(ex.constants(features[0]))

@@ -124,8 +124,8 @@ def large_fits(
     if base is None:
         return
     large = build(P, allowed, int(most * min(1.0, (clock.seconds / 9) ** 0.5)))
-    recipes: list[wide.Recipe] = [(None, None, name) for name in OUTERS]
-    recipes += [(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
+    recipes = [wide.Recipe(None, None, name) for name in OUTERS]
+    recipes += [wide.Recipe(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
     targets = wide.Targets.of(view, recipes, rows)
     n, p = large.F.shape
     clock.spend(2e-5 * p + 2e-11 * n * p**2 + 1e-9 * len(targets.recipes) * p**2)

@@ -219,9 +219,7 @@ def _with_poles(P: np.ndarray, degree: int, most: int) -> Columns | None:
     return None
 
 
-def _roots(
-    view: View, both: Columns, alone: int, degree: int | None, clock: Clock, rows: int
-) -> Iterator[ex.Tree]:
+def _roots(view: View, both: Columns, alone: int, degree: int | None, clock: Clock, rows: int) -> Iterator[ex.Tree]:
     """p^2 - q from the columns ``both``, p of degree ``alone``; q of a degree, or from the same columns."""
     v = view.head(rows)
     A = both.A

@@ -22,6 +22,7 @@ from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
+from numerate.discover.powers import power_fits
 from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
@@ -100,6 +101,7 @@ class Solver:
 
     def wide(self, view: View, source: str) -> None:
         """Large spans and high degrees, for a target without noise."""
+        self.offer(power_fits(view, self.clock), f"{source} term and powers")
         self.offer(wide_fits(view, self.clock, self.pool.allowed), f"{source} wide span")
         self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
         self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
