@@ -1,6 +1,6 @@
 """The formula search on known problems: how many exactly, how fast, and beside other programs.
 
-python -m benchmarks.formula                                   every suite at its noises, one seed: the table of the docs
+python -m benchmarks.formula                                   every suite at its noises, one seed
 python -m benchmarks.formula feynman --noise 0.01 --seeds 3    one suite with one noise
 python -m benchmarks.formula feynman --who numerate pyoperon   peers in the same run
 python -m benchmarks.formula --jobs 14 --limit 500             on many cores; what is not done in time is left out

@@ -103,7 +103,7 @@ def standard_scores(formula: "Formula", problem: Problem) -> list[float]:
     from numerate.discover.refit import refit
 
     values = ex.constants(formula.tree)
-    free = {v: error for v, error in formula.constants.values()}
+    free = dict(formula.constants.values())
     held = {i: v for i, v in enumerate(values) if v not in free}
     fit = refit(formula.tree, problem.X, problem.y, held=held)
     if fit.error > 1e-6:  # rounded constants that are not the true ones

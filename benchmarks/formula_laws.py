@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """A second set of laws, to develop on: its failures may be looked at, those of ``formula_unseen`` may not."""
 
 Ranges = dict[str, tuple[float, float]]

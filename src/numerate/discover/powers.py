@@ -68,7 +68,7 @@ def _sums(P: np.ndarray) -> tuple[np.ndarray, list[ex.Tree]]:
         ]
         columns.append(np.log(np.abs(np.stack([ex.column(t, P) for t in mixed], 1))))
     L, trees = np.concatenate(columns, 1), trees + mixed
-    good = np.isfinite(L).all(0)
+    good = np.asarray(np.isfinite(L).all(0))
     return L[:, good], [t for t, g in zip(trees, good) if g]
 
 
