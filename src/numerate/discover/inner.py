@@ -243,7 +243,7 @@ def _times_lines(problem: Problem, u: Arguments, name: str, clock: Clock, rows: 
         with np.errstate(all="ignore"):
             columns = [c[:, :, None] * lines[:, None, :] for c in evaluate(u.values[:, some])]
         F = np.concatenate(columns, 2)  # (n, b, q)
-        clock.spend(F.size * (3e-9 * F.shape[2] + 1.2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
+        clock.spend(F.size * (2e-9 * F.shape[2] + 8e-11 * (problem.Q.shape[1] + problem.T.shape[1])))
         for j, target in _best(_unexplained_by_many(problem, F), LIKELY):
             features = [f if ex.is_one(m) else ex.mul(m, f) for f in make(u.tree(int(some[j]))) for m in trees]
             yield from _formula(problem, features, target, rows)
@@ -281,7 +281,7 @@ def _hits(problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clo
         return
     with np.errstate(all="ignore"):
         columns = [c * ex.column(factor, problem.view.P[:rows])[:, None] for c in evaluate(u.values[:, ids])]
-    clock.spend(len(columns) * columns[0].size * (2e-8 + 2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
+    clock.spend(len(columns) * columns[0].size * (1.2e-8 + 1.2e-10 * (problem.Q.shape[1] + problem.T.shape[1])))
     left = _unexplained(problem, columns)
     for j, target in _best(left, NEAR if u.free else LIKELY):
         features: tuple[ex.Tree, ...] | None = make(u.tree(int(ids[j])))

@@ -54,6 +54,7 @@ class Solver:
     def __init__(self, pool: Pool, clock: Clock, seed: int, depth: int = 0) -> None:
         self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
         self.groups: list[list[Fraction]] = []
+        self._many = False  # whether the parts that try very many exact forms have been at work
 
     def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
         try:
@@ -75,44 +76,53 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            with self.clock.share(0.7 * self.clock.seconds):
+            with self.clock.share((0.7 if view.noise else 0.5) * self.clock.seconds):
                 self.solve(view, "")
-            self.terms(view)
             if not view.noise:
                 self.last(view)
-                self.inner(view)
+                for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
+                    part(view)
         except Solved:
             if self.pool.solved:
                 raise
         if self.pool.noise is not None:
             self.exactly(clean)
-        if view.noise == 0.0 and self.pool.best.error > 1e-4:  # noise that the polynomials did not show
-            self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
+
+    def again(self, view: View) -> None:
+        """Noise that the polynomials did not show."""
+        if self.pool.best.error > 1e-4:
+            with self.clock.share(0.25 * self.clock.seconds):
+                self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
         self.pool.exact_only = True
-        with self.clock.share(0.8 * self.clock.seconds):
-            self.plain(view, "")
-            self.wide(view, "")
-            self.large(view, "")
+        noisy = self.pool.noise is not None
+        with self.clock.share((0.3 if noisy else 0.6) * self.clock.seconds):
+            if noisy:
+                self.plain(view, "")
             self.inner(view)
+            self.many(view)
+            self.dearer(view)
+            self.terms(view)
         self.pool.exact_only = False
 
-    def wide(self, view: View, source: str) -> None:
-        """Large spans and high degrees, for a target without noise."""
-        self.offer(power_fits(view, self.clock), f"{source} term and powers")
-        self.offer(wide_fits(view, self.clock, self.pool.allowed), f"{source} wide span")
-        self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
-        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
-
-    def large(self, view: View, source: str) -> None:
-        self.offer(large_fits(view, self.clock, self.pool.allowed), f"{source} large dictionary")
+    def many(self, view: View) -> None:
+        """Large spans, high degrees, a large dictionary: once, for a target without noise."""
+        if self._many:
+            return
+        self._many = True
+        self.offer(power_fits(view, self.clock), "term and powers")
+        self.offer(wide_fits(view, self.clock, self.pool.allowed), "wide span")
+        self.offer(rational.rationals(view, self.clock, wide=True), "wide quotient")
+        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), "wide root")
+        self.offer(large_fits(view, self.clock, self.pool.allowed), "large dictionary")
 
     def inner(self, view: View) -> None:
-        """A function of a sum, first with few constants."""
-        for part in (inner_fits, dearer_fits):
-            self.offer(part(view, self.clock, self.pool.allowed), "function of a sum")
+        self.offer(inner_fits(view, self.clock, self.pool.allowed), "function of a sum")
+
+    def dearer(self, view: View) -> None:
+        self.offer(dearer_fits(view, self.clock, self.pool.allowed), "function of a sum with constants")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -134,8 +144,6 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
-        if not source and not view.noise:
-            self.wide(view, source)
         if view.k == 1:
             with self.clock.share(0.1 * self.clock.seconds):
                 self.offer(self.checked(curves(view)), f"{source} curve")
@@ -143,16 +151,18 @@ class Solver:
             self.functions(view, source)
         if view.k == 1:
             if not view.noise:
+                if not source:
+                    self.many(view)
                 self.few(view, source)
             return
+        if not source and not view.noise and not view.positive.all():  # else the groups come first
+            self.many(view)
         self.peel(view, source)
         self.factor(view, source)
         front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
             self.front(view, front, source)
             front = None
-        if not source and not view.noise:
-            self.large(view, source)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         if not source:
             view = self.noise_of_groups(view, plans)
@@ -269,8 +279,6 @@ class Solver:
 
     def terms(self, view: View) -> None:
         """One term with the coefficient one peeled off: y = x_i + g(rest), y = x_i x_j + g(rest)."""
-        if view.noise:
-            return
         V, k = view.variables, view.k
         candidates = V + ([ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)] if k <= 4 else [])
         with self.clock.share(0.3 * self.clock.seconds):
