@@ -31,6 +31,8 @@ EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
 SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
+MOST_WORK = 600
+"""Constants times steps between two points, up to which constants are refined."""
 
 
 @dataclass(frozen=True)
@@ -405,6 +407,8 @@ def refined(
         return np.clip(np.nan_to_num(rest, nan=1e3, posinf=1e3, neginf=-1e3), -1e3, 1e3).ravel()
 
     substeps = _substeps(lambda x: right(x, values), starts, steps, scale)
+    if len(values) * substeps > MOST_WORK:
+        return list(formulas)
     first = residual(np.ones(len(values)))
     done = least_squares(residual, np.ones(len(values)), method="trf", max_nfev=40)
     if not np.sum(done.fun**2) < np.sum(first**2):
