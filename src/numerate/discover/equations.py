@@ -31,7 +31,7 @@ EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
 SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
-MOST_WORK = 600
+MOST_WORK = 300
 """Constants times steps between two points, up to which constants are refined."""
 
 
