@@ -8,12 +8,16 @@ symbolic: sympy simplifies the difference to a constant, or the ratio to one (wi
 
 import signal
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
 from scipy.optimize import least_squares
 
 from benchmarks.formula_problems import Problem, values
+
+if TYPE_CHECKING:
+    from numerate.discover.formula import Formula
 
 
 @dataclass
@@ -88,3 +92,21 @@ def _symbolic(formula: sp.Expr, truth: sp.Expr, seconds: int = 4) -> bool:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, old)
+
+
+def standard_scores(formula: "Formula", problem: Problem) -> list[float]:
+    """(constant - true constant) / standard error of each free constant of a formula of the right form.
+
+    The true constants are those that fit the target without noise, from the same start.
+    """
+    from numerate.discover import expressions as ex
+    from numerate.discover.refit import refit
+
+    values = ex.constants(formula.tree)
+    free = dict(formula.constants.values())
+    held = {i: v for i, v in enumerate(values) if v not in free}
+    fit = refit(formula.tree, problem.X, problem.y, held=held)
+    if fit.error > 1e-6:  # rounded constants that are not the true ones
+        return []
+    scores = [(v - c) / free[v] for v, c in zip(values, ex.constants(fit.tree)) if free.get(v, 0.0) > 0]
+    return [float(z) for z in scores]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import sympy as sp
 
-from benchmarks.formula_unseen import LAWS, random_formulas
+from benchmarks import formula_laws, formula_unseen
 
 HERE = Path(__file__).parent / "data"
 FUNCTIONS = {
@@ -116,7 +116,8 @@ def classic(seed: int, n: int = 400) -> Iterator[Problem]:
     yield from _sets(CLASSIC, "classic", seed, n)
 
 
-def livermore2(seed: int, n: int = 400) -> Iterator[Problem]:
+def livermore2(seed: int, n: int = 1000) -> Iterator[Problem]:
+    """1,000 rows, as published."""
     yield from _sets(("Livermore2",), "livermore2", seed, n)
 
 
@@ -173,13 +174,20 @@ def _trajectories(sides: list[sp.Expr], starts: list[list[float]]) -> np.ndarray
 
 
 def unseen(seed: int, n: int = 1000) -> Iterator[Problem]:
-    for k, (name, (text, ranges)) in enumerate(LAWS.items()):
-        yield drawn(name, "unseen laws", text, ranges, (seed, k), n)
+    return _written(formula_unseen.LAWS, "unseen laws", seed, n)
 
 
 def random(seed: int, n: int = 1000) -> Iterator[Problem]:
-    for k, (name, (text, ranges)) in enumerate(random_formulas().items()):
-        yield drawn(name, "unseen random", text, ranges, (seed, k), n)
+    return _written(formula_unseen.random_formulas(), "unseen random", seed, n)
+
+
+def laws(seed: int, n: int = 1000) -> Iterator[Problem]:
+    return _written(formula_laws.LAWS, "laws", seed, n)
+
+
+def _written(formulas: dict[str, tuple[str, formula_laws.Ranges]], suite: str, seed: int, n: int) -> Iterator[Problem]:
+    for k, (name, (text, ranges)) in enumerate(formulas.items()):
+        yield drawn(name, suite, text, ranges, (seed, k), n)
 
 
 SUITES: dict[str, Callable[[int], Iterator[Problem]]] = {
@@ -191,4 +199,5 @@ SUITES: dict[str, Callable[[int], Iterator[Problem]]] = {
     "classic": classic,
     "unseen": unseen,
     "random": random,
+    "laws": laws,
 }

@@ -10,7 +10,7 @@ import sympy
 from scipy.integrate import solve_ivp
 
 from numerate.discover import equations
-from numerate.discover.equations import Trajectory, integrate, noise_level, smoothed
+from numerate.discover.equations import Trajectory, _Slopes, integrate, noise_level, smoothed
 from numerate.discover.parse import parse_formula
 
 FOLDER = Path(os.environ.get("NUMERATE_DATA", "")) / "odebench"
@@ -96,6 +96,27 @@ def test_pieces_are_integrated_to_fourth_order():
 def test_bad_trajectories_are_one_sentence(t, x, sentence):
     with pytest.raises(ValueError, match=sentence):
         equations(t, x, seconds=1)
+
+
+def test_a_quotient_from_slopes_that_are_known_well():
+    def enzyme(_, x):
+        return [0.2 - 1.3 * x[0] / (x[0] + 0.4), 1.3 * x[0] / (x[0] + 0.4) - 0.5 * x[1]]
+
+    runs = [solve(enzyme, start, points=100) for start in ((3.0, 0.1), (1.0, 2.0))]
+    smooth = [smoothed(Trajectory(t, x)) for t, x in runs]
+    states, slopes = (np.concatenate(each) for each in zip(*[(s.states.x[6:-6], s.slopes[6:-6]) for s in smooth]))
+    a, b = sympy.symbols("a b")
+    flux = 1.3 * a / (a + 0.4)
+    for i, truth in enumerate((0.2 - flux, flux - 0.5 * b)):
+        formula = _Slopes(states, slopes[:, i], np.ones(len(states)), 1e-7, ("a", "b")).quotient()
+        assert abs(float((formula - truth).subs({a: 1.7, b: 0.6}))) < 1e-6
+
+
+def test_fast_waves_without_noise_are_not_noise():
+    t = np.linspace(0, 10, 150)
+    assert noise_level(t, np.sin(5 * t)) < 1e-7
+    noisy = np.sin(5 * t) + 1e-3 * np.random.default_rng(0).standard_normal(len(t))
+    assert noise_level(t, noisy) == pytest.approx(1e-3, rel=0.35)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numerate.discover import expressions as ex
-from numerate.discover import index, large, rational, wide
+from numerate.discover import index, inner, large, powers, rational, wide
 from numerate.discover.clock import Clock
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
@@ -167,3 +167,54 @@ def test_a_compiler_that_fails_is_done_without(monkeypatch):
         )
     finally:
         compiled.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b, c: a * b + 0.7 * b * np.sin(a**2 - b + c),  # a sum of terms inside, an input in front
+        lambda a, b, c: a + np.sqrt(9 + c) - b * c,  # a constant beside an input
+    ],
+)
+def test_one_function_of_a_sum_beside_a_rich_base(f):
+    X = box(d=3)
+    y = f(*X.T)
+    assert solves(inner.inner_fits(root(X, y), Clock(20), None), X, y)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b, c: a + (a - b + 3 * c) * np.cos(a * b - c),
+        lambda a, b, c: a * c + b * np.cos(0.83 * c + 1.37 * a),  # constants inside a wave
+    ],
+)
+def test_functions_times_lines_and_waves_with_constants(f):
+    X = box(d=3)
+    y = f(*X.T)
+    assert solves(inner.dearer_fits(root(X, y), Clock(20), None), X, y)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b, c: a**2 * b / np.abs(a + c) ** 2,
+        lambda a, b, c: a - c**2 + 0.56 * np.sqrt(b**2 + c**2) / a,
+    ],
+)
+def test_a_product_of_powers_beside_terms(f):
+    X = box(d=3)
+    y = f(*X.T)
+    assert solves(powers.power_fits(root(X, y), Clock(20)), X, y)
+
+
+def test_a_root_with_a_pole_inside():
+    X = box(n=400, d=3, low=0.5)
+    y = X[:, 0] + X[:, 1] * X[:, 2] + np.sqrt(X[:, 0] + 0.3 * X[:, 1] / X[:, 2])
+    assert solves(rational.roots_of_quadratics(root(X, y), Clock(20), wide=True), X, y)
+
+
+def test_values_near_overflow_do_not_end_the_search():
+    X = box(d=3, low=0.5, high=10.0)
+    y = np.exp(20 * X[:, 0] * np.cos(X[:, 1])) + X[:, 2]
+    assert np.isfinite(search(X, y, names=["a", "b", "c"], seconds=1).best.error)

@@ -17,6 +17,10 @@ from numerate.discover.search import search
 MINIMUM_POINTS = 20
 DEGREE = 3
 """Polynomials up to this degree are tried before the search."""
+QUOTIENTS = ((2, 1), (2, 2), (3, 2), (4, 2))
+"""Degrees above and below of the quotients that are tried where the search has found nothing."""
+MOST_TERMS = 12
+"""Of a quotient: one with more may be an approximation."""
 CLEAN = 1e-5
 """Noise below this part of a state's standard deviation needs no smoothing."""
 REPEATS = 4
@@ -27,6 +31,8 @@ EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
 SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
+MOST_WORK = 300
+"""Constants times steps between two points, up to which constants are refined."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,8 @@ def equations(
             tell = _stop_at(2 * level, None if progress is None else partial(progress, name))
             got = search(states, slopes[:, i] + made_up, weights=weights, progress=tell, **options)
             got = simplest_within(got, 2 * level)
-            formula = known.without_idle_terms(got.best.expression, 2 * level)
+            formula = known.quotient() if got.best.error > 2 * level else None
+            formula = formula or known.without_idle_terms(got.best.expression, 2 * level)
         found.append(got)
         start.append(formula)
     formulas = [_whole(each) for each in refined(start, names, [each.states for each in smooth], trajectories)]
@@ -171,18 +178,81 @@ class _Slopes:
 
     def polynomial(self) -> sympy.Expr | None:
         """The sparsest polynomial of lowest degree that explains the slopes, if there is one (Brunton et al., 2016)."""
-        symbols = [sympy.Symbol(name) for name in self.names]
         for degree in range(1, DEGREE + 1):
-            powers = [p for p in itertools.product(range(degree + 1), repeat=len(symbols)) if sum(p) <= degree]
-            if 3 * len(powers) > len(self.slopes):
+            terms = self._monomials(degree)
+            if 3 * len(terms) > len(self.slopes):
                 return None
-            terms = [sympy.Mul(*(s**k for s, k in zip(symbols, power))) for power in powers]
             table = self._table(terms)
             left = self._fit(table)[1]
             if left < self.error:
                 limit = min(self.error, max(2 * left, 0.15 * self.error))
                 return _sum(self._pruned(terms, table, limit))
         return None
+
+    def quotient(self) -> sympy.Expr | None:
+        """A quotient of sparse polynomials p / q, from q slope = p, if the slopes are known well enough to tell."""
+        scale = float(np.sqrt(np.average(self.slopes**2, weights=self.weights)))
+        for above, below in QUOTIENTS if self.error < CLEAN * scale else ():
+            (p, P), (q, Q) = self._independent(above), self._independent(below)
+            if 3 * (len(p) + len(q)) > len(self.slopes):
+                return None
+            got = self._sparse_quotient(P, Q)
+            if got is None or sum(map(len, got)) > min(MOST_TERMS, (len(p) + len(q)) // 2):
+                continue
+            over, under = got
+            if self._extrapolates(P[:, list(over)], Q[:, list(under)]):
+                lead = max(under)
+                rest = [(c / under[lead], q[j]) for j, c in under.items() if j != lead]
+                return _sum([(c / under[lead], p[j]) for j, c in over.items()]) / (_sum(rest) + q[lead])
+        return None
+
+    def _independent(self, degree: int) -> tuple[list[sympy.Expr], np.ndarray]:
+        """Monomials and their columns, without those that depend on simpler ones: a conserved quantity ties them."""
+        terms = self._monomials(degree)
+        table = self._table(terms)
+        basis, kept = np.zeros((len(table), 0)), []
+        for j, column in enumerate(table.T):
+            rest = column - basis @ (basis.T @ column)
+            rest = rest - basis @ (basis.T @ rest)
+            if np.linalg.norm(rest) > 1e-7 * np.linalg.norm(column):
+                basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
+                kept.append(j)
+        return [terms[j] for j in kept], table[:, kept]
+
+    def _sparse_quotient(self, P: np.ndarray, Q: np.ndarray) -> tuple[dict[int, float], dict[int, float]] | None:
+        """Coefficients above and below; columns are dropped one by one, the least first, while the slopes agree."""
+        result, p = None, P.shape[1]
+        W = np.hstack([P, -self.slopes[:, None] * Q]) * np.sqrt(self.weights)[:, None]
+        size = np.linalg.norm(W, axis=0) + 1e-300
+        kept = list(range(len(size)))
+        while len(kept) > 1:
+            c = np.zeros(len(size))
+            matters = np.linalg.svd(W[:, kept] / size[kept], full_matrices=False)[2][-1]
+            c[kept] = matters / size[kept]
+            below = Q @ c[p:]
+            if not below.any() or (below > 0).all() == (below < 0).all():
+                break
+            rest = P @ c[:p] / below - self.slopes
+            if np.average(rest**2, weights=self.weights) > self.error**2:
+                break
+            result = {j: float(c[j]) for j in kept if j < p}, {j - p: float(c[j]) for j in kept if j >= p}
+            kept.pop(int(np.argmin(np.abs(matters))))
+        return result
+
+    def _extrapolates(self, P: np.ndarray, Q: np.ndarray) -> bool:
+        """Whether the quotient fitted to the inner states holds for the outer ones: an approximation does not."""
+        distance = np.abs((self.states - np.median(self.states, 0)) / (self.states.std(0) + 1e-300)).max(1)
+        inner = distance <= np.quantile(distance, 0.6)
+        W = np.hstack([P, -self.slopes[:, None] * Q])
+        size = np.linalg.norm(W, axis=0)
+        c = np.linalg.svd(W[inner] / size, full_matrices=False)[2][-1] / size
+        rest = (P @ c[: P.shape[1]]) / (Q @ c[P.shape[1] :]) - self.slopes
+        return bool(np.sqrt(np.mean(rest[~inner] ** 2)) < 10 * self.error)
+
+    def _monomials(self, degree: int) -> list[sympy.Expr]:
+        symbols = [sympy.Symbol(name) for name in self.names]
+        powers = [p for p in itertools.product(range(degree + 1), repeat=len(symbols)) if sum(p) <= degree]
+        return [sympy.Mul(*(s**k for s, k in zip(symbols, power))) for power in sorted(powers, key=sum)]
 
     def without_idle_terms(self, expression: sympy.Expr, limit: float) -> sympy.Expr:
         """A sum without the terms that the slopes do not need, the others fitted again."""
@@ -288,10 +358,18 @@ def _smoothed_state(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def noise_level(t: np.ndarray, x: np.ndarray) -> float:
-    """Standard deviation of the noise: how far each point is from the polynomial through three on both sides."""
+    """Standard deviation of the noise: how far each point is from the polynomial through some on both sides.
+
+    Three, five or seven on each side, whichever says least: what the polynomial cannot follow becomes less with more of
+    them, noise does not.
+    """
+    return min(_miss(t, x, each) for each in (3, 5, 7) if len(t) > 2 * each + 5)
+
+
+def _miss(t: np.ndarray, x: np.ndarray, sides: int) -> float:
     misses = []
-    for i in range(3, len(t) - 3):
-        near = [*range(i - 3, i), *range(i + 1, i + 4)]
+    for i in range(sides, len(t) - sides):
+        near = [*range(i - sides, i), *range(i + 1, i + sides + 1)]
         weights = [np.prod([(t[i] - t[k]) / (t[j] - t[k]) for k in near if k != j]) for j in near]
         misses.append((x[i] - np.dot(weights, x[near])) / np.sqrt(1 + np.dot(weights, weights)))
     return float(np.median(np.abs(misses)) / 0.6745)
@@ -329,6 +407,8 @@ def refined(
         return np.clip(np.nan_to_num(rest, nan=1e3, posinf=1e3, neginf=-1e3), -1e3, 1e3).ravel()
 
     substeps = _substeps(lambda x: right(x, values), starts, steps, scale)
+    if len(values) * substeps > MOST_WORK:
+        return list(formulas)
     first = residual(np.ones(len(values)))
     done = least_squares(residual, np.ones(len(values)), method="trf", max_nfev=40)
     if not np.sum(done.fun**2) < np.sum(first**2):

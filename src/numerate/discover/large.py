@@ -124,11 +124,11 @@ def large_fits(
     if base is None:
         return
     large = build(P, allowed, int(most * min(1.0, (clock.seconds / 9) ** 0.5)))
-    recipes: list[wide.Recipe] = [(None, None, name) for name in OUTERS]
-    recipes += [(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
+    recipes = [wide.Recipe(None, None, name) for name in OUTERS]
+    recipes += [wide.Recipe(None, m, "id") for x in view.variables for m in (x, ex.power(x, -1))]
     targets = wide.Targets.of(view, recipes, rows)
     n, p = large.F.shape
-    clock.spend(2e-5 * p + 4e-11 * n * p**2 + 2e-9 * len(targets.recipes) * p**2)
+    clock.spend(2e-5 * p + 2e-11 * n * p**2 + 1e-9 * len(targets.recipes) * p**2)
     for i, found in enumerate(best_pairs(base.A, large.F, targets.T, check=clock.check)):
         outer = wide.made_by(view, targets.recipes[i])
         for rest, chosen in found[:2]:

@@ -7,8 +7,9 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock, linear_work
+from numerate.discover.polynomials import exponents
 from numerate.discover.rounding import simplest
-from numerate.discover.sparse import emit, polynomial_columns, solve
+from numerate.discover.sparse import emit, laurent_exponents, polynomial_columns, solve
 from numerate.discover.view import View
 
 DEGREES = {  # inputs: degrees above and below, smallest first
@@ -193,31 +194,51 @@ def noisy_quotient(above: Columns, below: Columns, t: np.ndarray, weight: np.nda
 
 
 def roots_of_quadratics(view: View, clock: Clock, rows: int = 500, wide: bool = False) -> Iterator[ex.Tree]:
-    """t = p + s sqrt(q) with sparse polynomials p and q, from t^2 - 2 p t + (p^2 - q) = 0."""
+    """t = p + s sqrt(q) with sparse polynomials p and q, from t^2 - 2 p t + (p^2 - q) = 0; q may have poles if wide."""
+    k = view.k
+    for both, alone in ROOT_DEGREES.get(k, ()) if wide else ((2, 1), (4, 2)):
+        A, trees, _ = polynomial_columns(view.P[:rows], both)
+        yield from _roots(view, Columns(A, trees), alone, max(both, {1: 8, 2: 5, 3: 4}.get(k, 3)), clock, rows)
+    for both, alone in ((2, 1), (4, 2)) if wide and k > 1 else ():
+        rows = min(len(view.t), 900)
+        columns = _with_poles(view.P[:rows], both, int(0.65 * rows) - len(exponents(k, alone)))
+        if columns is not None:
+            yield from _roots(view, columns, alone, None, clock, rows)
+
+
+def _with_poles(P: np.ndarray, degree: int, most: int) -> Columns | None:
+    """A polynomial and as many monomials with negative powers as there is room for."""
+    A, trees, _ = polynomial_columns(P, degree)
+    V = [ex.var(i) for i in range(P.shape[1])]
+    for cost in (4, 3, 2):
+        poles = [e for e in laurent_exponents(P.shape[1], cost, (-2, -1, 1, 2)) if min(e) < 0]
+        if len(trees) + len(poles) < most:
+            extra = [ex.monomial(V, e) for e in poles]
+            A = np.concatenate([A, np.stack([ex.column(t, P) for t in extra], 1)], 1)
+            return Columns(A, [*trees, *extra]) if np.isfinite(A).all() else None
+    return None
+
+
+def _roots(view: View, both: Columns, alone: int, degree: int | None, clock: Clock, rows: int) -> Iterator[ex.Tree]:
+    """p^2 - q from the columns ``both``, p of degree ``alone``; q of a degree, or from the same columns."""
     v = view.head(rows)
-    for both, alone in ROOT_DEGREES.get(v.k, ()) if wide else ((2, 1), (4, 2)):
-        A, _, _ = polynomial_columns(v.P, both)
-        B, trees, _ = polynomial_columns(v.P, alone)
-        if A.shape[1] + B.shape[1] > 0.7 * len(v.t):
-            return
-        clock.spend(3 * linear_work(len(v.t), A.shape[1] + B.shape[1]))
-        c = solve(np.concatenate([A, v.t[:, None] * B], 1), v.t**2)
-        r = v.t**2 - A @ c[: A.shape[1]] - v.t * (B @ c[A.shape[1] :])
-        if np.sqrt(np.mean(r**2)) > 1e-9 * np.sqrt(np.mean(v.t**4)):
-            continue
-        b = c[A.shape[1] :] / 2
-        keep = [j for j in range(len(b)) if abs(b[j]) * np.abs(B[:, j]).max() > 1e-6 * np.abs(v.t).max()]
-        rest = view.minus(ex.linear(b[keep], [trees[j] for j in keep])) if keep else view
-        for m in (ex.ONE, *rest.variables):  # sqrt(q) may have a factor that changes sign
-            signed = rest.over(m)
-            if signed.usable and signed.one_sign:
-                yield from _root(signed, rows, max(both, {1: 8, 2: 5, 3: 4}.get(v.k, 3)))
-
-
-def _root(rest: View, rows: int, degree: int) -> Iterator[ex.Tree]:
-    square = rest.outer("sq")
-    if square is not None:
-        A, trees, _ = polynomial_columns(square.P[:rows], degree)
-        tree = emit(square, A, trees, rows) if A.shape[1] < 0.7 * len(A) else None
-        if tree is not None:
-            yield tree
+    A = both.A
+    B, trees, _ = polynomial_columns(v.P, alone)
+    if A.shape[1] + B.shape[1] > 0.7 * len(v.t):
+        return
+    clock.spend(3 * linear_work(len(v.t), A.shape[1] + B.shape[1]))
+    c = solve(np.concatenate([A, v.t[:, None] * B], 1), v.t**2)
+    r = v.t**2 - A @ c[: A.shape[1]] - v.t * (B @ c[A.shape[1] :])
+    if np.sqrt(np.mean(r**2)) > 1e-9 * np.sqrt(np.mean(v.t**4)):
+        return
+    b = c[A.shape[1] :] / 2
+    keep = [j for j in range(len(b)) if abs(b[j]) * np.abs(B[:, j]).max() > 1e-6 * np.abs(v.t).max()]
+    rest = view.minus(ex.linear(b[keep], [trees[j] for j in keep])) if keep else view
+    for m in (ex.ONE, *rest.variables):  # sqrt(q) may have a factor that changes sign
+        signed = rest.over(m)
+        square = signed.outer("sq") if signed.usable and signed.one_sign else None
+        if square is not None:
+            under = both if degree is None else Columns(*polynomial_columns(square.P[:rows], degree)[:2])
+            tree = emit(square, under.A, under.trees, rows) if under.A.shape[1] < 0.7 * len(under.A) else None
+            if tree is not None:
+                yield tree

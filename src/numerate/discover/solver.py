@@ -1,9 +1,10 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,16 +17,28 @@ from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
-from numerate.discover.large import FEATURES, large_fits
+from numerate.discover.inner import dearer_fits, inner_fits
+from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
+from numerate.discover.powers import power_fits
 from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+
+T = TypeVar("T")
+
+
+def _attempt(part: Callable[..., T], *arguments: Any) -> T | None:
+    """What a part finds; None where a factorisation does not converge, as with values near overflow."""
+    try:
+        return part(*arguments)
+    except np.linalg.LinAlgError:
+        return None
 
 
 class Solver:
@@ -41,6 +54,7 @@ class Solver:
     def __init__(self, pool: Pool, clock: Clock, seed: int, depth: int = 0) -> None:
         self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
         self.groups: list[list[Fraction]] = []
+        self._many = False  # whether the parts that try very many exact forms have been at work
 
     def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
         try:
@@ -60,36 +74,55 @@ class Solver:
         if view.k == 0:
             return
         self.linear(view)
-        clean, view = view, self.with_noise(view, noise_level(view))
+        clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            self.solve(view, "")
-            self.terms(view)
+            with self.clock.share((0.7 if view.noise else 0.5) * self.clock.seconds):
+                self.solve(view, "")
+            if not view.noise:
+                self.last(view)
+                for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
+                    part(view)
         except Solved:
             if self.pool.solved:
                 raise
         if self.pool.noise is not None:
             self.exactly(clean)
-        self.last(view)
-        if view.noise == 0.0 and self.pool.best.error > 1e-4:  # noise that the polynomials did not show
-            self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
+
+    def again(self, view: View) -> None:
+        """Noise that the polynomials did not show."""
+        if self.pool.best.error > 1e-4:
+            with self.clock.share(0.25 * self.clock.seconds):
+                self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
         self.pool.exact_only = True
-        with self.clock.share(0.3 * self.clock.seconds):
-            self.plain(view, "")
-            self.wide(view, "")
-            self.large(view, "", FEATURES // 2)
+        noisy = self.pool.noise is not None
+        with self.clock.share((0.3 if noisy else 0.6) * self.clock.seconds):
+            if noisy:
+                self.plain(view, "")
+            self.inner(view)
+            self.many(view)
+            self.dearer(view)
+            self.terms(view)
         self.pool.exact_only = False
 
-    def wide(self, view: View, source: str) -> None:
-        """Large spans and high degrees, for a target without noise."""
-        self.offer(wide_fits(view, self.clock, self.pool.allowed), f"{source} wide span")
-        self.offer(rational.rationals(view, self.clock, wide=True), f"{source} wide quotient")
-        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), f"{source} wide root")
+    def many(self, view: View) -> None:
+        """Large spans, high degrees, a large dictionary: once, for a target without noise."""
+        if self._many:
+            return
+        self._many = True
+        self.offer(power_fits(view, self.clock), "term and powers")
+        self.offer(wide_fits(view, self.clock, self.pool.allowed), "wide span")
+        self.offer(rational.rationals(view, self.clock, wide=True), "wide quotient")
+        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), "wide root")
+        self.offer(large_fits(view, self.clock, self.pool.allowed), "large dictionary")
 
-    def large(self, view: View, source: str, features: int = FEATURES) -> None:
-        self.offer(large_fits(view, self.clock, self.pool.allowed, most=features), f"{source} large dictionary")
+    def inner(self, view: View) -> None:
+        self.offer(inner_fits(view, self.clock, self.pool.allowed), "function of a sum")
+
+    def dearer(self, view: View) -> None:
+        self.offer(dearer_fits(view, self.clock, self.pool.allowed), "function of a sum with constants")
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -111,8 +144,6 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
-        if not source and not view.noise:
-            self.wide(view, source)
         if view.k == 1:
             with self.clock.share(0.1 * self.clock.seconds):
                 self.offer(self.checked(curves(view)), f"{source} curve")
@@ -120,17 +151,19 @@ class Solver:
             self.functions(view, source)
         if view.k == 1:
             if not view.noise:
+                if not source:
+                    self.many(view)
                 self.few(view, source)
             return
+        if not source and not view.noise and not view.positive.all():  # else the groups come first
+            self.many(view)
         self.peel(view, source)
         self.factor(view, source)
-        front = None if grouped or "front" in source else find_front(view)
+        front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
             self.front(view, front, source)
             front = None
-        if not source and not view.noise:
-            self.large(view, source)
-        plans = [] if grouped else find_groups(view, self.clock, self.seed)
+        plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         if not source:
             view = self.noise_of_groups(view, plans)
         good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
@@ -196,7 +229,7 @@ class Solver:
 
     def differences(self, view: View, source: str) -> None:
         self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))
-        pairs = find_differences(view)
+        pairs = _attempt(find_differences, view)
         if pairs:
             self.solve(apply_differences(view, pairs), f"{source} differences")
 
@@ -205,7 +238,7 @@ class Solver:
         if self.depth >= DEEPEST:
             return
         self.clock.spend((1 + view.k) * view.k * linear_work(800, 60))
-        for separation in separate(view)[:2]:
+        for separation in (_attempt(separate, view) or [])[:2]:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.peel_one(view, separation, f"{source} {separation.name} apart")
 
@@ -214,7 +247,7 @@ class Solver:
         if self.depth >= DEEPEST or view.one_sign:
             return
         self.clock.spend(3 * (1 + view.k) * view.k * linear_work(500, 50))
-        for tree, others in factors(view)[:2]:
+        for tree, others in (_attempt(factors, view) or [])[:2]:
             with self.clock.share(0.3 * self.clock.seconds):
                 rest = view.over(tree).of([ex.var(i) for i in others])
                 Solver(self.pool, self.clock, self.seed, self.depth + 1).solve(rest, f"{source} {tree[0]} off")
@@ -246,8 +279,6 @@ class Solver:
 
     def terms(self, view: View) -> None:
         """One term with the coefficient one peeled off: y = x_i + g(rest), y = x_i x_j + g(rest)."""
-        if view.noise:
-            return
         V, k = view.variables, view.k
         candidates = V + ([ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)] if k <= 4 else [])
         with self.clock.share(0.3 * self.clock.seconds):
@@ -278,9 +309,8 @@ class Solver:
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""
-        if view.noise == 0.0:
-            rough = replace(view, noise=0.5 * view.scale)
-            rows = 500
-            designs = spans.plain_designs(rough, rows)
-            self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
-            self.offer(rational.rationals(rough, self.clock), "approximation")
+        rough = replace(view, noise=0.5 * view.scale)
+        rows = 500
+        designs = spans.plain_designs(rough, rows)
+        self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
+        self.offer(rational.rationals(rough, self.clock), "approximation")

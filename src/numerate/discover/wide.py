@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,14 @@ EXACT = 1e-9  # of the spread of a target
 LARGE = ("polynomial", "rich", "laurent", "halves", "laurent with functions")  # designs that all targets are tried on
 MINUS = ex.fixed(-1.0)
 
-Recipe = tuple[ex.Tree | None, ex.Tree | None, str]  # the term taken off, the factor divided out, the outer function
+
+class Recipe(NamedTuple):
+    """How a target is made: the term taken off, the factor divided out, the outer function, then another factor."""
+
+    term: ex.Tree | None
+    factor: ex.Tree | None
+    outer: str
+    after: ex.Tree | None = None
 
 
 @dataclass(frozen=True)
@@ -54,22 +62,26 @@ class Targets:
 
 
 def made_by(view: View, recipe: Recipe) -> View | None:
-    term, factor, name = recipe
-    view = view if term is None else view.minus(term)
-    return (view if factor is None else view.over(factor)).outer(name)
+    view = view if recipe.term is None else view.minus(recipe.term)
+    outer = (view if recipe.factor is None else view.over(recipe.factor)).outer(recipe.outer)
+    return outer if outer is None or recipe.after is None else outer.over(recipe.after)
 
 
 def recipes(view: View, most: int = 6000) -> list[Recipe]:
     """Outer functions alone, with a factor, with one term of coefficient one taken off, with two."""
     V, k = view.variables, view.k
-    out: list[Recipe] = [(None, None, name) for name in spans.OUTERS]
-    out += [(None, m, name) for m in factors(view) for name in ("id", "sq", "log", "exp", "inv")]
+    divisors = factors(view)
+    out = [Recipe(None, None, name) for name in spans.OUTERS]
+    out += [Recipe(None, m, name) for m in divisors for name in ("id", "sq", "log", "exp", "inv")]
     terms = V + [ex.power(x, 2) for x in V] + [ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)]
     signed = [t for m in terms for t in (m, ex.mul(MINUS, m))]
-    out += [(s, None, name) for s in signed for name in ("exp", "sq", "inv", "log", "fourth", "cos", "sin")]
-    out += [(s, m, name) for s in signed for m in V + [ex.power(x, -1) for x in V] for name in ("exp", "sq", "log")]
+    out += [Recipe(s, None, name) for s in signed for name in ("exp", "sq", "inv", "log", "fourth", "cos", "sin")]
+    pure = V + [ex.power(x, -1) for x in V]
+    out += [Recipe(s, m, name) for s in signed for m in pure for name in ("exp", "sq", "log")]
+    out += [Recipe(s, None, "sq", m) for s in (None, *signed[: 2 * k]) for m in divisors]
     two = [(i, j) for i, j in combinations(range(len(signed)), 2) if i // 2 != j // 2]
-    out += [(ex.add(signed[i], signed[j]), None, name) for i, j in two for name in ("exp", "sq")]
+    out += [Recipe(ex.add(signed[i], signed[j]), None, name) for i, j in two for name in ("exp", "sq")]
+    out += [Recipe(s, None, name, m) for s in (None, *signed[: 2 * k]) for name in ("exp", "fourth") for m in divisors]
     return out[:most]
 
 
@@ -124,7 +136,7 @@ def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | N
     extra += [("sqrt", x) for x, p in zip(V, pos) if p]
     extra += [(name, x) for x in V for name in ("sin", "cos", "exp")]
     extra = [t for t in extra if allowed is None or ex.functions(t) <= allowed]
-    degree = poly.best_degree(k, most - len(extra), {1: 6, 2: 4, 3: 3}.get(k, 2))
+    degree = poly.best_degree(k, most - len(extra), {1: 6, 2: 4}.get(k, 3))
     return _design("rich", P, [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, degree)] + extra, most)
 
 
