@@ -194,6 +194,7 @@ def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:
 
     assert verdicts(nmu=10, nac_nmu=9, sigma=6, nac=5, nalu=0, lstm=0) == [True, True, True]
     assert verdicts(nmu=10, nac_nmu=5, sigma=6, nac=5, nalu=0, lstm=0) == [True, True, False]
+    assert verdicts(nmu=10, nac_nmu=9, sigma=0, nac=0, nalu=0, lstm=0) == [True, True, None]
     assert verdicts(nmu=1, nac_nmu=0, sigma=0, nac=0, nalu=0, lstm=0) == [False, None, False]
 
 

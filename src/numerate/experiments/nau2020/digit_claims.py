@@ -13,7 +13,7 @@ GROUPS = {
 }
 """Models of the figures with R_z, from best to worst by the share of runs and lengths that succeed in print."""
 TIE = 0.05
-"""Shares of success of the last two groups, which may both be near zero, are equal if they differ by no more."""
+"""The last two groups may both be near zero; if their shares differ by no more, their order cannot be told."""
 FIRST = {"product": "NMU", "sum": "NAU"}
 
 
@@ -49,11 +49,11 @@ def _order(operation: str, cells: dict[tuple[str, float], Measured]) -> Claim:
     }
     groups = [[shares[name] for name in group] for group in GROUPS[operation]]
     in_order = all(min(better) > max(worse) for better, worse in pairwise(groups[:-1]))
-    last = min(groups[-2]) >= max(groups[-1]) - TIE
+    ahead = min(groups[-2]) - max(groups[-1])
     return Claim(
         f"In print, the models succeed in this order: {_listed_groups(GROUPS[operation])}.",
         "success over all lengths: " + ", ".join(f"{name} {percent(share)}" for name, share in shares.items()) + ".",
-        None if not any(shares.values()) else in_order and last,
+        False if not in_order else None if abs(ahead) <= TIE else ahead > 0,
     )
 
 
