@@ -235,6 +235,20 @@ def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None
     assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
 
 
+def test_a_saved_state_that_does_not_fit_is_told_and_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = training(steps=40)
+    with Store(tmp_path / "cut.sqlite") as store:
+        assert not train([given], store, seconds=1e-3)
+        (name,) = store.checkpoints()
+        state = store.load_checkpoint(name)
+        assert state
+        store.checkpoint(name, state.arrays | {"0/parameters": np.zeros((16, 3), np.float32)}, state.meta)
+        assert train([given], store)
+        digests = {row.key: row.digest for row in store.rows()}
+    assert "start anew" in caplog.text
+    assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
+
+
 def test_a_diverging_run_is_a_result_and_leaves_its_neighbours_alone(tmp_path: Path) -> None:
     wild = training(optimiser=Adam(3e38, clip="norm", limit=0.5), seeds=(0, 1))
     rows = trained(tmp_path, training(), wild)

@@ -328,8 +328,20 @@ class NetworkGroup:
         self.until, self.diverged = np.full(count, np.inf), np.full(count, -1)
         self.done, self.seconds = 0, 0.0
         checkpoint = self.store.load_checkpoint(self.name)
-        if checkpoint is not None:
+        if checkpoint is None:
+            return
+        if self._fits(checkpoint.arrays):
             self._restore(checkpoint.arrays, checkpoint.meta)
+        else:
+            notice(f"the saved state of {self.label} is of another version of numerate: these runs start anew")
+
+    def _fits(self, arrays: Any) -> bool:
+        """Whether a saved state is of stacks of this size."""
+        return all(
+            f"{k}/{name}" in arrays and arrays[f"{k}/{name}"].shape == value.shape
+            for k, stack in enumerate(self.stacks)
+            for name, value in vars(stack.state).items()
+        )
 
     def _restore(self, arrays: Any, meta: Any) -> None:
         def tensor(name: str) -> Tensor:
