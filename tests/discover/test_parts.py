@@ -345,3 +345,11 @@ def test_the_clock_ends_a_share_quietly_and_the_whole_by_an_exception():
 
 def test_relative_error_is_infinite_outside_the_domain():
     assert relative_error(("log", X0), np.array([[-1.0], [1.0]]), np.ones(2)) == np.inf
+
+
+def test_constants_under_a_root_stand_before_it():
+    x, c = ex.var(0), ex.const(4.0)
+    assert ex.factors_outside(("sqrt", ex.mul(c, x))) == ex.mul(ex.const(2.0), ("sqrt", x))
+    assert ex.factors_outside(("pow", ex.mul(x, c), Fr(-2))) == ex.mul(ex.const(1 / 16), ("pow", x, Fr(-2)))
+    for kept in (("sqrt", ex.mul(ex.const(-4.0), x)), ("sqrt", ex.add(c, x)), ("exp", ex.mul(c, x))):
+        assert ex.factors_outside(kept) == kept

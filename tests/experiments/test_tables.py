@@ -18,6 +18,7 @@ from numerate import published
 from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
 from numerate.experiments.pages import missing, unlike_paper
+from numerate.recurrent import UGRNN
 from numerate.results import Row, Store
 from numerate.train import train
 from numerate.units import NAU
@@ -161,7 +162,8 @@ def test_a_range_that_an_experiment_does_not_have_is_refused(id_, size):
 def test_options_are_heeded_or_refused():
     for id_, experiment in experiments().items():
         plain = experiment.work(Options("quick")).trainings
-        for name, value in (("ranges", ((1.0, 2.0),)), ("units", (Product,))):
+        own = UGRNN if id_.startswith("memory") else Product
+        for name, value in (("ranges", ((1.0, 2.0),)), ("units", (own,))):
             options = replace(Options("quick"), **{name: value})
             if not getattr(experiment, name):
                 with pytest.raises(ValueError, match=f"^{id_} has no choice of {name}; leave --{name} out"):
@@ -418,7 +420,9 @@ def test_discover_finds_the_formula(tmp_path):
 
 def test_every_experiment_has_a_title_and_an_id_of_its_paper():
     for id_, experiment in experiments().items():
-        assert re.fullmatch(r"(primer2022|nau2020|nalu2018|nru2019|ur2020)(/[a-z0-9-]+)?|zoo|discover", id_)
+        assert re.fullmatch(
+            r"(primer2022|nau2020|nalu2018|nru2019|ur2020|memory)(/[a-z0-9-]+)?|zoo|discover|anyrange", id_
+        )
         assert experiment.title
         assert experiments(id_.split("/")[0])[id_] is experiment
 

@@ -58,7 +58,7 @@ def test_a_run_is_shown_with_its_formula():
         ({"curves": {"validation": np.array(3.0)}}, "validation", "▁  from 3 at the start to 3 at the end"),
         ({"curves": {"validation": np.full(3, np.nan)}}, "validation", "···  from NaN"),
         ({"curves": {"validation": np.array([1 + 2j])}}, "validation", "(cannot be shown: its numbers are"),
-        ({"weights": {}}, "formula", "(the stored weights are not those of its model)"),
+        ({"weights": {}}, "formula", "(no weights are stored with it)"),
         ({"weights": {"best": {"weight": np.ones((7, 7))}}}, "formula", "(the stored weights are not those"),
         ({"labels": {"unit": ("a", "b")}}, "unit", "(a, b)"),
         ({"labels": {"unit": "[/b]"}}, "unit", "[/b]"),

@@ -35,7 +35,7 @@ class Chooser:
         fit = Fit(candidate.tree, candidate.error, candidate.standard_errors)
         marks: dict[int, sp.Expr] = {}
         if rounded:
-            fit = drop_idle(refit(fit.tree, X, y, w, steps=10), X, y, w)
+            fit = drop_idle(refit(ex.factors_outside(fit.tree), X, y, w, steps=10), X, y, w)
             fit, marks = round_constants(fit, X, y, w)
         expression = self._expression(fit.tree, marks)
         if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not

@@ -76,6 +76,22 @@ def power(base: Tree, exponent: Fraction | int) -> Tree:
     return base if exponent == 1 else ("pow", base, Fraction(exponent))
 
 
+def factors_outside(tree: Tree) -> Tree:
+    """Positive constants that multiply what is under a root or a power stand before it: √(c x) is √c · √x.
+
+    So that a constant, and its standard error, is the number that the formula shows.
+    """
+    tree = tuple(factors_outside(part) if isinstance(part, tuple) else part for part in tree)
+    if tree[0] not in ("sqrt", "pow") or tree[1][0] != "mul":
+        return tree
+    constants = [part for part in tree[1][1:] if part[0] == "c"]
+    others = [part for part in tree[1][1:] if part[0] != "c"]
+    if len(constants) != 1 or not others or constants[0][1] <= 0:
+        return tree
+    exponent = 0.5 if tree[0] == "sqrt" else float(tree[2])
+    return mul(const(constants[0][1] ** exponent), (tree[0], mul(*others), *tree[2:]))
+
+
 def monomial(parts: Sequence[Tree], exponents: Iterable[Any]) -> Tree:
     """The product of parts[j] ** exponents[j]; 1 when all exponents are zero."""
     factors = [power(p, Fraction(e).limit_denominator(12)) for p, e in zip(parts, exponents) if e]

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from numerate.experiments.experiment import Experiment, Options, ReportResult, Work
+from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import picture_page
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
@@ -80,12 +79,12 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
     return Page(compared.title, headline(rows), [Picture("overview", picture(compared, ranked), caption)], tables)
 
 
-def show(work: Work, rows: list[Row], folder: Path) -> ReportResult:
-    """The page; it says that smaller sizes have fewer ranges, and smoke fewer units unless the user chose them."""
-    fewer = {"ranges": {name: size.ranges for name, size in SIZES.items()}}
-    if not work.options.units:
-        fewer["units"] = {name: len(size.units or recipes(size.steps)) for name, size in SIZES.items()}
-    return picture_page(draw, fewer=fewer)(work, rows, folder)
+def fewer(options: Options) -> dict[str, dict[str, int]]:
+    """Smaller sizes have fewer ranges, and smoke fewer units unless the user has chosen them."""
+    found = {"ranges": {name: size.ranges for name, size in SIZES.items()}}
+    if not options.units:
+        found["units"] = {name: len(size.units or recipes(size.steps)) for name, size in SIZES.items()}
+    return found
 
 
 EXPERIMENTS = [
@@ -93,7 +92,7 @@ EXPERIMENTS = [
         id="anyrange",
         title="Every unit on ranges drawn at random, + − × ÷, 2 and 10 inputs",
         trainings=trainings,
-        show=show,
+        show=picture_page(draw, fewer=fewer),
         about=about("anyrange", "anyrange"),
         reasons=reasons("anyrange", "anyrange"),
         units=tuple(recipes(1000)),

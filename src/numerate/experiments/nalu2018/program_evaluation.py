@@ -220,7 +220,7 @@ def headline(rows: Sequence[Row]) -> str:
 def page(figure: Figure) -> Callable[[Sequence[Row], Options], Page]:
     def draw(rows: Sequence[Row], options: Options) -> Page:
         title = f"NALU 2018, {figure.title}"
-        if not rows:
+        if not digits_of(rows):
             return Page(title)
         return Page(title, headline(rows), [picture(rows)], [table(rows)])
 
