@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import sympy
@@ -166,7 +167,8 @@ def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
 
 
 def test_native_and_plain_loops_agree(tmp_path):
-    guess, settings = partial(NATU, guessed=1), {"steps": 10, "evaluate_every": 10, "evaluation_size": 100}
+    guess = partial(NATU, guessed=1)
+    settings: dict[str, Any] = {"steps": 10, "evaluate_every": 10, "evaluation_size": 100}
     model = partial(two_layers, first=guess, second=guess)
     work = [
         Training(model, Composed(formula), (0, 1), Adam(1e-2), **settings) for formula in ("(a+b)/(c+d)", "a*b-c*d")

@@ -178,9 +178,9 @@ class NATU(Unit):
     mean of squared errors; with another one the target lies in the same direction, nearer or farther.
 
     Two layers learn by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
-    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A unit with guesses
-    sends below, in place of its gradient, that of a mean squared error to :func:`targets_below`. A NATU there learns
-    exactly, if all its outputs but one are guessed, and guessed right.
+    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A unit with
+    guesses sends below, in place of its gradient, that of a mean squared error to :func:`targets_below`. A NATU there
+    learns exactly, if all its outputs but one are guessed, and guessed right.
 
     Args:
         in_features: number of inputs I.
