@@ -146,8 +146,9 @@ def test_an_input_at_its_target_brings_the_answer_to_its_target(gate, weight):
 )
 def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
     generator = torch.Generator().manual_seed(0)
-    model = torch.nn.Sequential(NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, dtype=DOUBLE))
-    for unit, row, gate in zip(model, rows, gates):
+    units = NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, dtype=DOUBLE)
+    model = torch.nn.Sequential(*units)
+    for unit, row, gate in zip(units, rows, gates):
         unit.reset_parameters(generator)
         with torch.no_grad():
             unit.sum_weight[0] = unit.power_weight[0] = torch.tensor(row, dtype=DOUBLE)
@@ -161,8 +162,8 @@ def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
         optimiser.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimiser.step()
-    hidden = [str(value) for value in model[0].formula("abcd")]
-    found = str(model[1].formula("uv")).replace("u", f"({hidden[0]})").replace("v", f"({hidden[1]})")
+    hidden = [str(value) for value in units[0].formula("abcd")]
+    found = str(units[1].formula("uv")).replace("u", f"({hidden[0]})").replace("v", f"({hidden[1]})")
     assert sympy.simplify(sympy.sympify(found) - sympy.sympify(formula)) == 0
 
 
