@@ -15,7 +15,7 @@ from numerate.results import Store
 from numerate.tasks import Composed
 from numerate.train import Adam, Training, train
 from numerate.units import NATU, bound_after_step, natu
-from numerate.units.natu import slopes, targets_below
+from numerate.units.natu import changes_below, paths, slopes, targets_below
 
 FEW = settings(deadline=None, max_examples=50)
 DOUBLE = torch.float64
@@ -137,6 +137,23 @@ def test_an_input_at_its_target_brings_the_answer_to_its_target(gate, weight):
         torch.testing.assert_close(natu(moved, matrix, matrix, gates), target)
 
 
+@pytest.mark.parametrize("weight", [(1.0, 1.0), (1.0, -1.0)])
+def test_a_change_is_asked_of_the_smaller_factor_alone(weight):
+    x = 2 + torch.rand(50, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
+    matrix, gate = torch.tensor([weight], dtype=DOUBLE), torch.zeros(1, dtype=DOUBLE)
+    power = paths(x, matrix, matrix)[1]
+    error = 1e-4 * torch.where(torch.arange(50)[:, None] % 2 == 0, 1.0, -1.0).double()
+    change = changes_below(x, matrix, matrix, gate, power, error)
+    assert change.mean(0).abs().max() < 1e-12
+    smaller = x.argmin(-1, keepdim=True)
+    offset = change.gather(-1, 1 - smaller)  # of an input that is asked for nothing: less its mean alone
+    for i in range(2):
+        assert offset[(1 - smaller) == i].std() < 1e-12
+    mean = -torch.stack([offset[(1 - smaller) == i].mean() for i in range(2)])
+    moved = natu(x - change - mean, matrix, matrix, gate)
+    torch.testing.assert_close(moved, power - error, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("rows", "gates", "formula"),
     [
@@ -146,7 +163,7 @@ def test_an_input_at_its_target_brings_the_answer_to_its_target(gate, weight):
 )
 def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
     generator = torch.Generator().manual_seed(0)
-    units = NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, dtype=DOUBLE)
+    units = NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, below="targets", dtype=DOUBLE)
     model = torch.nn.Sequential(*units)
     for unit, row, gate in zip(units, rows, gates):
         unit.reset_parameters(generator)
@@ -168,7 +185,7 @@ def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
 
 
 def test_native_and_plain_loops_agree(tmp_path):
-    guess = partial(NATU, guessed=1)
+    guess = partial(NATU, guessed=1, below="targets")
     settings: dict[str, Any] = {"steps": 10, "evaluate_every": 10, "evaluation_size": 100}
     model = partial(two_layers, first=guess, second=guess)
     work = [

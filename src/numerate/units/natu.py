@@ -1,11 +1,12 @@
 """Neural Arithmetic Target Unit: a sum and a signed power, each fitted to the target that the gradient tells."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.units import symbolic
 from numerate.units.base import Unit
 
@@ -120,20 +121,39 @@ def targets_below(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Ten
     return x + change / (uses + of_sum.abs().sum(0)).clamp(min=1)
 
 
+def changes_below(
+    x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, power: Tensor, error: Tensor
+) -> Tensor:
+    """How far each input is from where the answer would lose its error, if only the one that moves it most changed.
+
+    Of a product or quotient that is the smallest input, so that equal factors part. Less their means over the batch: a
+    linear layer below gets the slopes of a regression with an offset. power, error: (n, O) -> (n, I), summed over O
+    """
+    change = torch.zeros_like(x)
+    for o in range(len(gate)):
+        steep = gate[o] * caught(sum_weight[o]) + (1 - gate[o]) * power[:, o, None] * caught(power_weight[o]) / guarded(
+            x
+        )
+        size = steep.abs()
+        steep = steep * (size >= 0.999 * size.amax(-1, keepdim=True)).to(x.dtype)
+        change = change + error[:, o, None] * steep / ((steep * steep).sum(-1, keepdim=True) + 1e-3)
+    return change - change.mean(0)
+
+
 class _Fitted(torch.autograd.Function):
     """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, guessed: int) -> Any:
+    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, guessed: int, below: str) -> Any:
         total, power = paths(x, sum_weight, power_weight)
         return gate * total + (1 - gate) * power, total, power
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs[:-1], *output)
-        ctx.guessed = inputs[-1]
+        ctx.save_for_backward(*inputs[:4], *output)
+        ctx.guessed, ctx.below = inputs[4:]
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
@@ -149,11 +169,14 @@ class _Fitted(torch.autograd.Function):
         if ctx.guessed:
             learns = (torch.arange(len(gate), device=gate.device) >= ctx.guessed).to(x.dtype)
             to_sum, to_power, to_gate = to_sum * learns[:, None], to_power * learns[:, None], to_gate * learns
+        if ctx.below == "targets":
             to_x = (x - targets_below(x, sum_weight, power_weight, gate, target)) * (2 / x.numel())
+        elif ctx.below == "changes":
+            to_x = changes_below(x, sum_weight, power_weight, gate, power, gradient)
         else:
             to_x = (gradient * gate) @ caught(sum_weight)
             to_x = to_x + (gradient * (1 - gate) * power) @ caught(power_weight) / guarded(x)
-        return to_x, to_sum, to_power, to_gate, None
+        return to_x, to_sum, to_power, to_gate, None, None
 
 
 class NATU(Unit):
@@ -178,14 +201,15 @@ class NATU(Unit):
     mean of squared errors; with another one the target lies in the same direction, nearer or farther.
 
     Two layers learn by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
-    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A unit with
-    guesses sends below, in place of its gradient, that of a mean squared error to :func:`targets_below`. A NATU there
-    learns exactly, if all its outputs but one are guessed, and guessed right.
+    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A NATU
+    below a guessed one that sends it targets learns exactly, if all its outputs but one are guessed, and guessed right.
 
     Args:
         in_features: number of inputs I.
         out_features: number of outputs O.
         guessed: number of outputs that are guesses.
+        below: what the layer below gets: the ordinary gradient; ``"targets"``, the gradient of a mean squared error to
+            :func:`targets_below`, for a NATU; ``"changes"``, :func:`changes_below`, for a linear layer.
         device, dtype: as in ``torch.nn.Linear``.
 
     Example:
@@ -209,12 +233,19 @@ class NATU(Unit):
     gate: nn.Parameter
 
     def __init__(
-        self, in_features: int, out_features: int, *, guessed: int = 0, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        guessed: int = 0,
+        below: Literal["gradient", "targets", "changes"] = "gradient",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
         if not 0 <= guessed <= out_features:
             raise ValueError(f"guessed must lie between 0 and out_features, {out_features}, got {guessed}")
-        self.guessed = guessed
+        self.guessed, self.below = guessed, one_of("below", below, ("gradient", "targets", "changes"))
         shape = (out_features, in_features)
         self.sum_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.power_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -243,7 +274,7 @@ class NATU(Unit):
         if not self.training:
             return natu(x, self.sum_weight, self.power_weight, self.gate)
         rows = x.reshape(-1, self.in_features)
-        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate, self.guessed)[0]
+        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate, self.guessed, self.below)[0]
         return answer.reshape(*x.shape[:-1], self.out_features)
 
     def effective_weights(self) -> dict[str, Tensor]:
