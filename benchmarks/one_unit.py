@@ -61,12 +61,12 @@ def alone(task: Task, seeds: tuple[int, ...], steps: int = 2000) -> Training:
     return Training(NATU, task, seeds, Adam(1e-2), steps=steps, evaluate_every=100, evaluation_size=2000)
 
 
-def behind_sums(task: Task, seeds: tuple[int, ...], steps: int = 50_000) -> Training:
+def behind_sums(task: Task, seeds: tuple[int, ...], steps: int = 150_000) -> Training:
     """NATU behind an NAU of two hidden values, as the zoo has it; NATU is a guess, drawn anew while it fails."""
     model = partial(two_layers, first=NAU, second=partial(NATU, guessed=1, below="changes"))
-    again = Plateau(window=4, improvement=0.2, above=1e-4)
+    again = Plateau(window=4, improvement=0.1, above=1e-4)
     settings = {"restart": again, "steps": steps, "evaluate_every": 200, "evaluation_size": 500}
-    return Training(model, task, seeds, Adam(2e-2), **settings)
+    return Training(model, task, seeds, Adam(3e-2), **settings)
 
 
 def twice(task: Task, seeds: tuple[int, ...], steps: int = 30_000) -> Training:
