@@ -1,17 +1,21 @@
 """NATU: exact operations at discrete weights, targets read off gradients, and fits that know no scale."""
 
 import math
+from functools import partial
+from typing import Any
 
 import pytest
+import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numerate.experiments.models import two_layers
 from numerate.results import Store
-from numerate.tasks import AnyRange
+from numerate.tasks import Composed
 from numerate.train import Adam, Training, train
 from numerate.units import NATU, bound_after_step, natu
-from numerate.units.natu import slopes
+from numerate.units.natu import changes_below, paths, slopes, targets_below
 
 FEW = settings(deadline=None, max_examples=50)
 DOUBLE = torch.float64
@@ -101,10 +105,91 @@ def test_the_layer_below_gets_the_ordinary_gradient():
     torch.testing.assert_close(found[0], found[1])
 
 
+def test_guesses_are_two_whole_weights_and_do_not_learn():
+    unit = NATU(4, 3, guessed=2, dtype=DOUBLE)
+    assert (unit.sum_weight[:2].abs().sort().values == torch.tensor([0.0, 0.0, 1.0, 1.0])).all()
+    assert (unit.sum_weight[:2] == unit.power_weight[:2]).all()
+    assert set(unit.gate[:2].tolist()) <= {0.0, 1.0}
+    assert len({tuple(NATU(4, 1, guessed=1).sum_weight[0].tolist()) for _ in range(400)}) == 24
+    (unit(torch.rand(16, 4, dtype=DOUBLE) + 1) ** 2).mean().backward()
+    for parameter in unit.parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad[:2] == 0).all()
+        assert (parameter.grad[2] != 0).all()
+
+
+@pytest.mark.parametrize("guessed", [-1, 3])
+def test_there_are_no_more_guesses_than_outputs(guessed):
+    with pytest.raises(ValueError, match="guessed must lie between 0 and out_features, 2"):
+        NATU(4, 2, guessed=guessed)
+
+
+@pytest.mark.parametrize("gate", [0.0, 1.0])
+@pytest.mark.parametrize("weight", [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0)])
+def test_an_input_at_its_target_brings_the_answer_to_its_target(gate, weight):
+    generator = torch.Generator().manual_seed(2)
+    x, target = (torch.randn(20, size, dtype=DOUBLE, generator=generator) for size in (2, 1))
+    matrix, gates = torch.tensor([weight], dtype=DOUBLE), torch.tensor([gate], dtype=DOUBLE)
+    asked = targets_below(x, matrix, matrix, gates, target)
+    for i in range(2):
+        moved = x.clone()
+        moved[:, i] = asked[:, i]
+        torch.testing.assert_close(natu(moved, matrix, matrix, gates), target)
+
+
+@pytest.mark.parametrize("weight", [(1.0, 1.0), (1.0, -1.0)])
+def test_a_change_is_asked_of_the_smaller_factor_alone(weight):
+    x = 2 + torch.rand(50, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
+    matrix, gate = torch.tensor([weight], dtype=DOUBLE), torch.zeros(1, dtype=DOUBLE)
+    power = paths(x, matrix, matrix)[1]
+    error = 1e-4 * torch.where(torch.arange(50)[:, None] % 2 == 0, 1.0, -1.0).double()
+    change = changes_below(x, matrix, matrix, gate, power, error)
+    assert change.mean(0).abs().max() < 1e-12
+    smaller = x.argmin(-1, keepdim=True)
+    offset = change.gather(-1, 1 - smaller)  # of an input that is asked for nothing: less its mean alone
+    for i in range(2):
+        assert offset[(1 - smaller) == i].std() < 1e-12
+    mean = -torch.stack([offset[(1 - smaller) == i].mean() for i in range(2)])
+    moved = natu(x - change - mean, matrix, matrix, gate)
+    torch.testing.assert_close(moved, power - error, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "gates", "formula"),
+    [
+        (([1.0, 1, 0, 0], [1.0, -1]), (1.0, 0.0), "(a + b)/(c + d)"),
+        (([0.0, 0, 1, 1], [-1.0, 1]), (0.0, 1.0), "a*b - c*d"),
+    ],
+)
+def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
+    generator = torch.Generator().manual_seed(0)
+    units = NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, below="targets", dtype=DOUBLE)
+    model = torch.nn.Sequential(*units)
+    for unit, row, gate in zip(units, rows, gates):
+        unit.reset_parameters(generator)
+        with torch.no_grad():
+            unit.sum_weight[0] = unit.power_weight[0] = torch.tensor(row, dtype=DOUBLE)
+            unit.gate[0] = gate
+    optimiser = torch.optim.Adam(model.parameters(), 5e-2)
+    bound_after_step(optimiser, model)
+    for _ in range(100):
+        x = 1 + torch.rand(128, 4, dtype=DOUBLE, generator=generator)
+        a, b, c, d = x.split(1, -1)
+        y = (a + b) / (c + d) if gates[0] else a * b - c * d
+        optimiser.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimiser.step()
+    hidden = [str(value) for value in units[0].formula("abcd")]
+    found = str(units[1].formula("uv")).replace("u", f"({hidden[0]})").replace("v", f"({hidden[1]})")
+    assert sympy.simplify(sympy.sympify(found) - sympy.sympify(formula)) == 0
+
+
 def test_native_and_plain_loops_agree(tmp_path):
+    guess = partial(NATU, guessed=1, below="targets")
+    settings: dict[str, Any] = {"steps": 10, "evaluate_every": 10, "evaluation_size": 100}
+    model = partial(two_layers, first=guess, second=guess)
     work = [
-        Training(NATU, AnyRange(operation), (0,), Adam(1e-2), steps=10, evaluate_every=10, evaluation_size=100)
-        for operation in ("sub", "div")
+        Training(model, Composed(formula), (0, 1), Adam(1e-2), **settings) for formula in ("(a+b)/(c+d)", "a*b-c*d")
     ]
     errors = {}
     for backend in ("emitted", "eager"):

@@ -1,11 +1,12 @@
 """Neural Arithmetic Target Unit: a sum and a signed power, each fitted to the target that the gradient tells."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from numerate.checks import one_of
 from numerate.units import symbolic
 from numerate.units.base import Unit
 
@@ -16,6 +17,8 @@ LARGEST = 80.0
 """Of a product's logarithm; e^80 is finite in float32."""
 SMALLEST = 1e-35
 """Of a number whose logarithm is taken, and of what is divided by."""
+WIDEST = 1e6
+"""Of the factors by which a layer below is asked to change."""
 UNRESOLVED = 100.0
 """A target smaller than this many roundings of the answer is lost to them."""
 
@@ -102,19 +105,55 @@ def comparison_of(errors: Tensor, others: Tensor) -> Tensor:
     return (a - b) / (a + b + 1e-12)
 
 
+def targets_below(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, target: Tensor) -> Tensor:
+    r"""What each input would have to be for the answer to be ``target``, if it alone changed; (n, I).
+
+    :math:`x_i + A_{oi} (t_o - z_o)` of a sum, :math:`x_i (t_o / z_o)^{P_{oi}}` of a power, for weights of -1, 0 and 1;
+    the mean over the outputs that use the input. Ratios are kept from 1e-6 to 1e6. target: (n, O)
+    """
+    total, power = paths(x, sum_weight, power_weight)
+    ratio = target / guarded(power)
+    ratio = torch.where(ratio < 0, ratio.clamp(-WIDEST, -1 / WIDEST), ratio.clamp(1 / WIDEST, WIDEST))
+    of_sum, of_power = torch.round(sum_weight) * gate[:, None], torch.round(power_weight) * (1 - gate)[:, None]
+    uses = of_power.abs().sum(0)
+    factor = ratio @ of_power.clamp(min=0) + (1 / ratio) @ (-of_power).clamp(min=0)
+    change = x * (factor - uses) + (target - total) @ of_sum
+    return x + change / (uses + of_sum.abs().sum(0)).clamp(min=1)
+
+
+def changes_below(
+    x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, power: Tensor, error: Tensor
+) -> Tensor:
+    """How far each input is from where the answer would lose its error, if only the one that moves it most changed.
+
+    Of a product or quotient that is the smallest input, so that equal factors part. Less their means over the batch: a
+    linear layer below gets the slopes of a regression with an offset. power, error: (n, O) -> (n, I), summed over O
+    """
+    change = torch.zeros_like(x)
+    for o in range(len(gate)):
+        steep = gate[o] * caught(sum_weight[o]) + (1 - gate[o]) * power[:, o, None] * caught(power_weight[o]) / guarded(
+            x
+        )
+        size = steep.abs()
+        steep = steep * (size >= 0.999 * size.amax(-1, keepdim=True)).to(x.dtype)
+        change = change + error[:, o, None] * steep / ((steep * steep).sum(-1, keepdim=True) + 1e-3)
+    return change - change.mean(0)
+
+
 class _Fitted(torch.autograd.Function):
     """:func:`natu`, and in place of its gradient the slopes of each path's own error."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor) -> Any:
+    def forward(x: Tensor, sum_weight: Tensor, power_weight: Tensor, gate: Tensor, guessed: int, below: str) -> Any:
         total, power = paths(x, sum_weight, power_weight)
         return gate * total + (1 - gate) * power, total, power
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs, *output)
+        ctx.save_for_backward(*inputs[:4], *output)
+        ctx.guessed, ctx.below = inputs[4:]
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
@@ -127,9 +166,17 @@ class _Fitted(torch.autograd.Function):
         to_sum = slopes(total - target, x, known)
         to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
         to_gate = comparison_of(known * relative_error(total, target), known * relative_error(power, target))
-        to_x = (gradient * gate) @ caught(sum_weight)
-        to_x = to_x + (gradient * (1 - gate) * power) @ caught(power_weight) / guarded(x)
-        return to_x, to_sum, to_power, to_gate
+        if ctx.guessed:
+            learns = (torch.arange(len(gate), device=gate.device) >= ctx.guessed).to(x.dtype)
+            to_sum, to_power, to_gate = to_sum * learns[:, None], to_power * learns[:, None], to_gate * learns
+        if ctx.below == "targets":
+            to_x = (x - targets_below(x, sum_weight, power_weight, gate, target)) * (2 / x.numel())
+        elif ctx.below == "changes":
+            to_x = changes_below(x, sum_weight, power_weight, gate, power, gradient)
+        else:
+            to_x = (gradient * gate) @ caught(sum_weight)
+            to_x = to_x + (gradient * (1 - gate) * power) @ caught(power_weight) / guarded(x)
+        return to_x, to_sum, to_power, to_gate, None, None
 
 
 class NATU(Unit):
@@ -153,9 +200,16 @@ class NATU(Unit):
     matters. The layer below gets the ordinary gradient. A batch of several examples is needed, and a loss that is a
     mean of squared errors; with another one the target lies in the same direction, nearer or farther.
 
+    Two layers learn by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
+    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A NATU
+    below a guessed one that sends it targets learns exactly, if all its outputs but one are guessed, and guessed right.
+
     Args:
         in_features: number of inputs I.
         out_features: number of outputs O.
+        guessed: number of outputs that are guesses.
+        below: what the layer below gets: the ordinary gradient; ``"targets"``, the gradient of a mean squared error to
+            :func:`targets_below`, for a NATU; ``"changes"``, :func:`changes_below`, for a linear layer.
         device, dtype: as in ``torch.nn.Linear``.
 
     Example:
@@ -178,8 +232,20 @@ class NATU(Unit):
     power_weight: nn.Parameter
     gate: nn.Parameter
 
-    def __init__(self, in_features: int, out_features: int, *, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        guessed: int = 0,
+        below: Literal["gradient", "targets", "changes"] = "gradient",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__(in_features, out_features)
+        if not 0 <= guessed <= out_features:
+            raise ValueError(f"guessed must lie between 0 and out_features, {out_features}, got {guessed}")
+        self.guessed, self.below = guessed, one_of("below", below, ("gradient", "targets", "changes"))
         shape = (out_features, in_features)
         self.sum_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.power_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -191,13 +257,24 @@ class NATU(Unit):
         nn.init.uniform_(self.sum_weight, -radius, radius, generator=generator)
         nn.init.uniform_(self.power_weight, -radius, radius, generator=generator)
         nn.init.uniform_(self.gate, 0.25, 0.75, generator=generator)
+        if self.guessed:
+            self._guess(generator)
+
+    @torch.no_grad()
+    def _guess(self, generator: torch.Generator | None) -> None:
+        """The first ``guessed`` rows: two weights of 1 or -1, the same of both matrices, and a gate of 0 or 1."""
+        rows = torch.empty_like(self.sum_weight[: self.guessed]).uniform_(-1, 1, generator=generator)
+        whole = torch.where(rows.abs() >= rows.abs().topk(min(2, self.in_features)).values[:, -1:], rows.sign(), 0.0)
+        self.sum_weight[: self.guessed] = whole
+        self.power_weight[: self.guessed] = whole
+        self.gate[: self.guessed] = self.gate[: self.guessed].round()
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_input(x)
         if not self.training:
             return natu(x, self.sum_weight, self.power_weight, self.gate)
         rows = x.reshape(-1, self.in_features)
-        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate)[0]
+        answer = _Fitted.apply(rows, self.sum_weight, self.power_weight, self.gate, self.guessed, self.below)[0]
         return answer.reshape(*x.shape[:-1], self.out_features)
 
     def effective_weights(self) -> dict[str, Tensor]:
