@@ -108,7 +108,7 @@ def folder(path: Path, rows: Iterator[Row] | Sequence[Row]) -> Path:
     return path
 
 
-MEASURES = ("accuracy", "loss", "answers", "prize", "reward", *(f"length_{n}" for n in range(1, 21)))
+MEASURES = ("accuracy", "loss", "answers", "prize", "reward", "matching_2", *(f"length_{n}" for n in range(1, 21)))
 """What a task of networks may measure beside its error; a run here has all of them."""
 
 

@@ -243,8 +243,8 @@ class NATU(Unit):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        if not 0 <= guessed <= out_features:
-            raise ValueError(f"guessed must lie between 0 and out_features, {out_features}, got {guessed}")
+        if not isinstance(guessed, int) or not 0 <= guessed <= out_features:
+            raise ValueError(f"guessed must be a whole number from 0 to out_features, {out_features}, got {guessed!r}")
         self.guessed, self.below = guessed, one_of("below", below, ("gradient", "targets", "changes"))
         shape = (out_features, in_features)
         self.sum_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -268,6 +268,9 @@ class NATU(Unit):
         self.sum_weight[: self.guessed] = whole
         self.power_weight[: self.guessed] = whole
         self.gate[: self.guessed] = self.gate[: self.guessed].round()
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, guessed={self.guessed}, below={self.below!r}"
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_input(x)
