@@ -120,7 +120,7 @@ def test_guesses_are_two_whole_weights_and_do_not_learn():
 
 @pytest.mark.parametrize("guessed", [-1, 3])
 def test_there_are_no_more_guesses_than_outputs(guessed):
-    with pytest.raises(ValueError, match="guessed must lie between 0 and out_features, 2"):
+    with pytest.raises(ValueError, match="guessed must be a whole number from 0 to out_features, 2"):
         NATU(4, 2, guessed=guessed)
 
 
