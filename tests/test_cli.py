@@ -281,7 +281,7 @@ def test_lists_name_units_tasks_and_experiments(numerate):
         (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1 and at most 100,000, got 0"),
         (["report", "primer2022/table9"], "there is no results file"),
         (["show", "abc"], "there is no results file"),
-        (["list", "everything"], "'numerate list' knows units, tasks and experiments"),
+        (["list", "everything"], "'numerate list' takes units, tasks or experiments"),
         (["run"], "Missing argument"),
         (["frobnicate"], "No such command"),
     ],
@@ -380,7 +380,7 @@ def test_a_file_in_place_of_the_reports_folder_is_named(tmp_path, numerate):
 
 def test_help_says_what_a_papers_name_runs(numerate):
     text = " ".join(numerate("run", "--help").stdout.split())
-    assert "primer2022 is its Tables 9 to 12" in text
+    assert "primer2022 means Tables 9 to 12" in text
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ BAD = {
     "unknown function": ({"x": [1, 2, 3], "y": [5, 6, 8]}, ["--functions", "sine"], "'sine' is not known"),
     "no time": ({"x": [1, 2, 3], "y": [5, 6, 8]}, ["--seconds", "0"], "--seconds must be positive"),
     "relative to zero": ({"x": [1, 2, 3], "y": [0, 6, 8]}, ["--relative"], "nowhere 0"),
-    "time and target": ({"x": [1, 2, 3], "y": [5, 6, 8]}, ["--time", "x"], "exclude each other"),
+    "time and target": ({"x": [1, 2, 3], "y": [5, 6, 8]}, ["--time", "x"], "cannot be combined"),
     "only a target": ({"y": [5, 6, 8]}, [], "no column beside the target"),
 }
 
@@ -151,7 +151,7 @@ def test_files_that_cannot_be_read_are_one_sentence(fit, tmp_path):
         (["broken.parquet", "--target", "y"], "broken.parquet cannot be read as a table"),
         (["data.doc", "--target", "y"], "give a file that ends in .csv"),
         (["bad.csv", "--target", "z"], "bad.csv has no column 'z'; it has x, y"),
-        (["bad.csv"], "which column is to be explained"),
+        (["bad.csv"], "name the column to explain"),
     ]:
         done = fit(*words)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr

@@ -26,7 +26,7 @@ def test_another_kind_is_refused_in_a_sentence(device):
 def test_a_missing_device_is_said_clearly(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert available_kind("cpu") is CPU
-    with pytest.raises(ValueError, match="torch finds no CUDA device here; use cpu"):
+    with pytest.raises(ValueError, match="torch finds no CUDA device; use cpu"):
         available_kind("cuda:0")
 
 

@@ -42,21 +42,21 @@ SizeOption = Annotated[
         help="smoke (seconds), quick (minutes) or paper (the published setting).", autocompletion=completion.sizes
     ),
 ]
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds, in place of the size's own.")]
-Steps = Annotated[int | None, typer.Option(help="Updates of every run, in place of the size's own.")]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds (default: set by --size).")]
+Steps = Annotated[int | None, typer.Option(help="Updates per run (default: set by --size).")]
 Units = Annotated[
     list[str] | None,
     typer.Option(
-        help="Units, separated by commas or semicolons, or one per --units; your own as package.module:Name.",
+        help="Units to run, separated by commas or semicolons; may be repeated. Your own: package.module:Name.",
         autocompletion=completion.unit_names,
     ),
 ]
-Ranges = Annotated[str | None, typer.Option(help="Training ranges, such as '[1,2) [-2,-1)'.")]
+Ranges = Annotated[str | None, typer.Option(help="Training ranges to run, such as '[1,2) [-2,-1)'.")]
 Ids = Annotated[
     list[str],
     typer.Argument(
-        help="Experiments (see: numerate list). primer2022 is its Tables 9 to 12; a paper that is not listed itself "
-        "(nau2020, nalu2018) stands for all of its own.",
+        help="Experiments (see: numerate list). primer2022 means Tables 9 to 12; other papers (nau2020, nalu2018) mean "
+        "all of their experiments.",
         autocompletion=completion.experiment_ids,
     ),
 ]
@@ -110,7 +110,7 @@ def numerate(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Neural arithmetic, logic and long memory: units, and the experiments of the arithmetic papers."""
+    """Exact arithmetic and long memory for neural networks: run the papers' experiments, find formulas in data."""
     del version
 
 
@@ -147,7 +147,7 @@ def list_(
                 function = [functions.get(_squeezed(name), "")] if what == "units" else []
                 table.add_row(name, *function, Text(_plain((exported.__doc__ or "").strip().splitlines()[0])))
     else:
-        raise ValueError(f"'numerate list' knows units, tasks and experiments, not {what!r}")
+        raise ValueError(f"'numerate list' takes units, tasks or experiments, not {what!r}")
     _print(table)
 
 
@@ -180,31 +180,31 @@ def run(
     ranges: Ranges = None,
     steps: Steps = None,
     device: Annotated[
-        str, typer.Option(help="cpu, cuda (every visible GPU) or some of them, such as cuda:0,2.")
+        str, typer.Option(help="cpu, cuda (every visible GPU) or selected GPUs, such as cuda:0,2.")
     ] = "cpu",
     backend: Annotated[
         str, typer.Option(help="auto, emitted, stacked, compiled or eager.", autocompletion=completion.backends)
     ] = "auto",
     threads: Annotated[
-        int | None, typer.Option(help="Cores to use (default: all); with --on, of each worker (default: 1).")
+        int | None, typer.Option(help="Cores to use (default: all); with --on, cores per worker (default: 1).")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop training after so long; the same command goes on from there.")
+        float | None, typer.Option(help="Stop training after this many seconds; the same command continues from there.")
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="Train on a cluster: ray (a local one), ray://host:port, auto (that of a Ray job) or slurm."),
+        typer.Option(help="Train on a cluster: ray (local), ray://host:port, auto (inside a Ray job) or slurm."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="With --on: at most so many at once.")] = None,
+    workers: Annotated[int | None, typer.Option(help="With --on: maximum number of workers.")] = None,
     out: Out = Path("results"),
 ) -> None:
-    """Train what an experiment needs, and write its report; run it again to continue after an interruption."""
+    """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
     from numerate.experiments import select
     from numerate.experiments.running import run_work
 
     options = _options(size, seeds, units, ranges, steps)
     works = []
-    for experiment in select(ids):  # wrong options of any of them are refused before anything is trained
+    for experiment in select(ids):  # bad options of any experiment are rejected before training starts
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
     end = None if seconds is None else clock.monotonic() + seconds
@@ -223,7 +223,7 @@ def run(
 
 @app.command()
 def demo(out: Out = Path("results")) -> None:
-    """The tour: a formula from a network, the Primer's whole benchmark (5,175 runs), three laws from measurements."""
+    """Take the tour: a formula from a network, the Primer's whole benchmark (5,175 runs), three laws from data."""
     terminal.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
     run(["discover"], out=out)
     terminal.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")
@@ -251,33 +251,31 @@ def fit(
     data: Annotated[Path, typer.Argument(help="A table with column names: CSV, Parquet or Excel.")],
     target: Annotated[str | None, typer.Option(help="The column to explain.")] = None,
     inputs: Annotated[
-        str | None, typer.Option(help="Columns to explain it by, separated by commas (default: all others).")
+        str | None, typer.Option(help="Input columns, separated by commas (default: all others).")
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of time: find a differential equation for every other column, or for --inputs."),
+        typer.Option(help="Time column: find a differential equation for every other column, or for --inputs."),
     ] = None,
     trajectory: Annotated[
-        str | None, typer.Option(help="With --time: the column that tells trajectories apart.")
+        str | None, typer.Option(help="With --time: the column that identifies the trajectory.")
     ] = None,
     units: Annotated[
         str | None, typer.Option(help="Units of the inputs in order, then of the target: 'm, s, kg m/s^2'.")
     ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="Processor time for each formula; a law may be found much earlier.")
-    ] = 10.0,
+    seconds: Annotated[float, typer.Option(help="CPU time per formula; a law may be found much earlier.")] = 10.0,
     functions: Annotated[
         str | None, typer.Option(help="Functions a formula may contain, such as 'exp,log'; 'none' for powers only.")
     ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="The largest formula wanted, in operations, names and numbers.")
-    ] = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Count errors relative to the target.")] = False,
+    size: Annotated[int | None, typer.Option(help="Largest formula allowed, in operations, names and numbers.")] = None,
+    relative: Annotated[bool, typer.Option("--relative", help="Measure errors relative to the target.")] = False,
     robust: Annotated[bool, typer.Option("--robust", help="Look for gross outliers and leave them out.")] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same formula, unless time runs out.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the search; the same seed gives the same formula unless time runs out.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
 ) -> None:
-    """Find the formula behind a table; Ctrl-C gives the best so far."""
+    """Find the formula behind a table; Ctrl-C returns the best so far."""
     from numerate import cli_fit
 
     wanted = cli_fit.Wanted(
@@ -300,7 +298,7 @@ def report(
     size: Annotated[
         str | None,
         typer.Option(
-            help="smoke, quick or paper; by default the largest size that is complete.",
+            help="smoke, quick or paper (default: the largest completed size).",
             autocompletion=completion.sizes,
         ),
     ] = None,
@@ -310,7 +308,7 @@ def report(
     steps: Steps = None,
     out: Out = Path("results"),
 ) -> None:
-    """Write the report of an experiment from the runs that are finished, without training."""
+    """Write the report of an experiment from its finished runs, without training."""
     from numerate.experiments import select
     from numerate.experiments.running import complete_work, report_work
 
@@ -343,15 +341,16 @@ def _show(name: str, result: "ReportResult", out: Path) -> None:
 
 @app.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run: the first digits of its key, '-' and the seed; run names one.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run, such as 7c0623076e-0 (see: numerate rows list).")],
     import_: Annotated[
-        bool, typer.Option("--import", help="Import and call your own unit for its formula; without, show says which.")
+        bool,
+        typer.Option(
+            "--import", help="Import and call your own unit to print its formula; without this, only its name is shown."
+        ),
     ] = False,
     out: Out = Path("results"),
 ) -> None:
-    """One run: its configuration, curves, weights and formula. Nothing that the file names is run without --import."""
+    """Show one run: configuration, curves, weights and formula. Code named in the file runs only with --import."""
     from numerate.experiments.kinds import shown_kinds
     from numerate.report.single import find_run, show_run
     from numerate.results import Store
@@ -374,9 +373,9 @@ def page(
         list[Path] | None, typer.Option("--with", help="Another results folder to compare with; may be repeated.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1 (default: 8127, or a free one).")] = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Show a results folder as a page in the browser, live while runs go on; on this machine alone, and read-only."""
+    """Show a results folder in the browser, live; read-only, and reachable from this machine only."""
     from numerate.page.serving import serve
 
     serve([out, *(with_ or [])], port, browser)
@@ -387,7 +386,7 @@ def doctor(
     out: Out = Path("results"),
     full: Annotated[bool, typer.Option("--full", help="Also test torch.compile, which takes half a minute.")] = False,
 ) -> None:
-    """What is found here: versions, compiler, GPU, cache, a short test of each backend; what to do about the rest."""
+    """Check the installation: versions, compiler, GPU, cache and each backend; say how to fix what is missing."""
     from numerate.doctor import examine, report
 
     if not report(examine(out, full), terminal.echo):
@@ -396,9 +395,11 @@ def doctor(
 
 @app.command()
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; it is compiled anew.")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Delete the cache; loops are compiled again when needed.")
+    ] = False,
 ) -> None:
-    """Show where compiled loops are kept and how much space they take, or clear that folder."""
+    """Show where compiled loops are stored and how much space they take, or clear the cache."""
     from numerate.loops.toolchain import cache_folder
 
     folder = cache_folder.current()

@@ -7,7 +7,7 @@ import typer
 
 from numerate import terminal
 
-app = typer.Typer(no_args_is_help=True, help="List the data sets that experiments read, or fetch one.")
+app = typer.Typer(no_args_is_help=True, help="List or download the data sets that experiments use.")
 Folder = Annotated[
     Path | None, typer.Option("--data", help="Data folder (default: $NUMERATE_DATA, or one in the user's cache).")
 ]
@@ -15,7 +15,7 @@ Folder = Annotated[
 
 @app.command("list")
 def list_(data: Folder = None) -> None:
-    """The data sets, whether they are there, and their terms of use."""
+    """List data sets, whether they are installed, and their terms of use."""
     from numerate.data import SETS, cifar10, folder, status
 
     terminal.echo(f"data folder: {folder(data)}")
@@ -32,10 +32,10 @@ def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets (see: numerate data list).")],
     data: Folder = None,
     mirror: Annotated[
-        str | None, typer.Option(help="Address of a folder that holds the files, in place of the published ones.")
+        str | None, typer.Option(help="URL of a folder with the files, instead of the publishers' URLs.")
     ] = None,
 ) -> None:
-    """Fetch data sets from where they are published; every file is checked by its SHA-256."""
+    """Download data sets from their publishers; every file is verified by its SHA-256."""
     from numerate.data import SETS
     from numerate.data.download import get as fetch
 

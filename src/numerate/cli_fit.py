@@ -48,15 +48,15 @@ class Wanted:
     def check(self) -> None:
         """Raises ValueError if options do not go together."""
         if self.target is None and self.time is None:
-            raise ValueError("say which column is to be explained: --target NAME (or --time NAME for trajectories)")
+            raise ValueError("name the column to explain: --target NAME (or --time NAME for trajectories)")
         if self.target is not None and self.time is not None:
-            raise ValueError("--target and --time exclude each other; with --time every state has an equation")
+            raise ValueError("--target and --time cannot be combined; with --time every state gets an equation")
         if self.trajectory is not None and self.time is None:
-            raise ValueError("--trajectory goes with --time")
+            raise ValueError("--trajectory needs --time")
         if self.units is not None and self.time is not None:
-            raise ValueError("--units goes with --target; equations in time are found without units")
+            raise ValueError("--units needs --target; differential equations are found without units")
         if self.robust and self.time is not None:
-            raise ValueError("--robust goes with --target")
+            raise ValueError("--robust needs --target")
         if not self.seconds > 0:
             raise ValueError(f"--seconds must be positive, got {self.seconds:g}")
 

@@ -9,7 +9,7 @@ import typer
 from numerate import terminal
 
 app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
-Out = Annotated[Path, typer.Option("--out", help="Folder of the results file and the reports.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of results.sqlite and the reports.")]
 
 
 @app.command("list")
@@ -17,7 +17,7 @@ def rows_list(
     experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
     out: Out = Path("results"),
 ) -> None:
-    """The finished runs, a line each: the name that `numerate show` knows, labels, and how it went."""
+    """List finished runs, one per line: name (for `numerate show`), labels and outcome."""
     from numerate.report.single import label_text, outcome_text
     from numerate.results import Store
 
@@ -37,7 +37,7 @@ def rows_tensorboard(
     experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
     out: Out = Path("results"),
 ) -> None:
-    """Write the curves of finished runs as TensorBoard event files, a folder for each run."""
+    """Write the curves of finished runs as TensorBoard event files, one folder per run."""
     from numerate.report.tensorboard import write_events
     from numerate.results import Store
 
@@ -51,15 +51,17 @@ def rows_export(
     path: Annotated[Path, typer.Argument(help="Results file to write or add to.")],
     experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Take the state of partly trained runs along; they go on elsewhere.")
+        bool,
+        typer.Option("--unfinished", help="Include the state of unfinished runs, so they can be continued elsewhere."),
     ] = False,
     shard_size: Annotated[
-        float | None, typer.Option("--shard-size", help="Cut the file into shards of at most so many MiB, such as 15.")
+        float | None,
+        typer.Option("--shard-size", help="Split the file into shards of at most this many MiB, such as 15."),
     ] = None,
-    shards: Annotated[int, typer.Option(help="With --shard-size: at most so many.")] = 8,
+    shards: Annotated[int, typer.Option(help="With --shard-size: maximum number of shards.")] = 8,
     out: Out = Path("results"),
 ) -> None:
-    """Copy finished runs into a file that can be carried to another machine."""
+    """Copy finished runs into a file that you can take to another machine."""
     from numerate.results import Store
     from numerate.results.shards import MIB, cut
 
@@ -77,7 +79,7 @@ def rows_import(
     paths: Annotated[list[Path], typer.Argument(help="Results files to read, or all shards of one.")],
     out: Out = Path("results"),
 ) -> None:
-    """Add the runs of other results files to this one; runs already there are left as they are."""
+    """Add the runs of other results files to this one; existing runs are kept."""
     from numerate.results import Store
     from numerate.results.shards import join, read_header
 
@@ -95,10 +97,10 @@ def rows_import(
 
 @app.command("rescue")
 def rows_rescue(
-    path: Annotated[Path, typer.Argument(help="Damaged results file; it is only read.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the results file that takes the good runs.")],
+    path: Annotated[Path, typer.Argument(help="Damaged results file; it is not changed.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results file to write the good runs to.")],
 ) -> None:
-    """Bring every good run out of a damaged results file: cut off, with destroyed pages or a destroyed header."""
+    """Recover every good run from a damaged results file: truncated, or with destroyed pages or header."""
     from numerate.results import Store, StoreError, rescue
 
     if not path.is_file():

@@ -82,7 +82,7 @@ def available_kind(device: Any) -> DeviceKind:
     kind = kind_of(device)
     if not kind.available():
         name = kind.name
-        raise ValueError(f"device {name} was asked for, but torch finds no {name.upper()} device here; use {CPU.name}")
+        raise ValueError(f"device {name} was requested, but torch finds no {name.upper()} device; use {CPU.name}")
     return kind
 
 

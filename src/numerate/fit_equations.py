@@ -38,7 +38,7 @@ def read_trajectories(path: Path, time: str, states: Sequence[str] | None, traje
     check_known([time, *(states or ()), *([] if trajectory is None else [trajectory])], frame.columns, path)
     names = tuple(states or (name for name in frame.columns if name not in (time, trajectory)))
     if not names:
-        raise ValueError(f"{path} has no column beside the time {time!r}; equations need states")
+        raise ValueError(f"{path} has no column besides the time {time!r}; equations need states")
     parts = [frame] if trajectory is None else frame.partition_by(trajectory, maintain_order=True)
     read = [
         Trajectory(numbers(part[time], [time]), np.column_stack([numbers(part[name], names) for name in names]))

@@ -196,7 +196,7 @@ def test_a_full_disk_costs_a_notice_and_no_more(tmp_path, monkeypatch, caplog):
     for answer in (42, 43):
         assert native.library(f'extern "C" int answer() {{ return {answer}; }}').answer() == answer
     (notice,) = caplog.messages
-    assert f"libraries cannot be kept in {tmp_path}/cache (No space left on device)" in notice
+    assert f"libraries cannot be cached in {tmp_path}/cache (No space left on device)" in notice
     assert not list((tmp_path / "cache").iterdir())
 
 

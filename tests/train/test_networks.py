@@ -245,7 +245,7 @@ def test_a_saved_state_that_does_not_fit_is_told_and_left(tmp_path: Path, caplog
         store.checkpoint(name, state.arrays | {"0/parameters": np.zeros((16, 3), np.float32)}, state.meta)
         assert train([given], store)
         digests = {row.key: row.digest for row in store.rows()}
-    assert "start anew" in caplog.text
+    assert "start over" in caplog.text
     assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
 
 

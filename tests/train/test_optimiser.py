@@ -155,7 +155,7 @@ def test_configurations_that_differ_in_the_rates_of_parameters_share_a_stack():
     ("parameters", "sentence"),
     [
         ({"gate": Settings(rate=1.0)}, "no parameter is called 'gate'; there are .*weight"),
-        ({"bias": Settings(rate=1.0), "*bias": Settings()}, "has settings by '\\*bias' and by 'bias'"),
+        ({"bias": Settings(rate=1.0), "*bias": Settings()}, "matches both '\\*bias' and 'bias'"),
     ],
 )
 def test_names_that_fit_no_parameter_or_one_twice_are_refused(tmp_path, parameters, sentence):

@@ -78,7 +78,7 @@ def _factory(described: Any) -> Any:
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     if module == "__main__":
-        raise ValueError(f"{path} stands in the script that was started; put it into a module of its own")
+        raise ValueError(f"{path} is defined in the script that was started; move it to a module of its own")
     try:
         found: Any = importlib.import_module(_NEWER_MODULES.get(module, module))
         for part in name.split("."):

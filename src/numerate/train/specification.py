@@ -113,7 +113,7 @@ class Adam:
             if not found:
                 raise ValueError(f"no parameter is called {pattern!r}; there are {', '.join(known)}")
             if twice := [name for name in found if name in taken]:
-                raise ValueError(f"{twice[0]} has settings by {taken[twice[0]]!r} and by {pattern!r}; one must do")
+                raise ValueError(f"{twice[0]} matches both {taken[twice[0]]!r} and {pattern!r}; give it settings once")
             taken |= dict.fromkeys(found, pattern)
             groups.append(Group(found, self.rate if settings.rate is None else settings.rate, self.betas_of(settings)))
         return tuple(groups)

@@ -105,7 +105,7 @@ def _load(key: str, command: tuple[str, ...], flags: tuple[str, ...], source: st
                 raise
             reason = error.strerror or str(error).removeprefix(f"{kept.path(key, 'loop.so')}: ")
             cache_folder.notice(
-                f"libraries cannot be kept in {kept.folder} ({reason}); set NUMERATE_CACHE to another folder"
+                f"libraries cannot be cached in {kept.folder} ({reason}); set NUMERATE_CACHE to another folder"
             )
             return _built(cache_folder.temporary(), key, write)
     except OSError as error:

@@ -99,7 +99,7 @@ def _kept(folder: cache_folder.Cache, key: str, source: str, cubin: bytes) -> by
     try:
         folder.add(key, write)
     except OSError as error:
-        cache_folder.notice(f"kernels cannot be kept in {folder.folder} ({error.strerror}): compiled anew each time")
+        cache_folder.notice(f"kernels cannot be cached in {folder.folder} ({error.strerror}): compiled each time")
     return cubin
 
 

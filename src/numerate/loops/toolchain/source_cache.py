@@ -46,7 +46,7 @@ def _keep(key: str, text: str) -> None:
     try:
         cache_folder.current().add(key, write)
     except OSError as error:
-        cache_folder.notice(f"nothing can be kept in the cache folder ({error.strerror}); every process traces anew")
+        cache_folder.notice(f"cannot write to the cache folder ({error.strerror}); every process traces again")
 
 
 @cache

@@ -333,7 +333,7 @@ class NetworkGroup:
         if self._fits(checkpoint.arrays):
             self._restore(checkpoint.arrays, checkpoint.meta)
         else:
-            notice(f"the saved state of {self.label} is of another version of numerate: these runs start anew")
+            notice(f"the saved state of {self.label} was written by another version of numerate: these runs start over")
 
     def _fits(self, arrays: Any) -> bool:
         """Whether a saved state is of stacks of this size."""
