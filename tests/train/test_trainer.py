@@ -93,6 +93,16 @@ def test_a_checkpoint_goes_when_its_runs_are_finished_in_another_selection(tmp_p
         assert store.checkpoints() == []
 
 
+def test_calls_that_are_always_cut_come_to_an_end(tmp_path):
+    work, calls = trainings(seeds=(0, 1)), 1
+    with Store(tmp_path / "cut.sqlite") as store:
+        while not train(work, store, backend="stacked", seconds=1e-6) and calls < 9:
+            calls += 1
+        cut = {(row.key.config, row.seed): row.digest for row in store.rows()}
+    assert 1 < calls < 9
+    assert cut == {key: row.digest for key, row in rows(tmp_path, work, "whole", backend="stacked").items()}
+
+
 def test_only_what_can_be_rounded_has_scores_with_rounded_weights(tmp_path):
     short = {"seeds": (0,), "ranges": ((1.0, 2.0),), "steps": 100}
     (plain,) = rows(tmp_path, trainings(Steep, **short), "plain").values()

@@ -67,8 +67,12 @@ class Group:
         return " ".join(str(v) for k, v in self.training.labels.items() if k != "range")
 
     def run(self, report: Reporter, checkpoint_seconds: float) -> Iterator[None]:
-        """From the first step, or the last checkpoint, to rows in the store; pauses after every evaluation."""
-        saved = time.perf_counter()
+        """From the first step, or the last checkpoint, to rows in the store; pauses after every evaluation.
+
+        When ``report.time_is_up()``, the state is saved and nothing more is done. Every call trains at least up to the
+        next evaluation, so repeated short calls finish.
+        """
+        saved, trained = time.perf_counter(), False
         self._restore_or_start()
         self.started = saved - self.seconds_before
         every, steps = self.training.evaluate_every, self.training.steps
@@ -77,7 +81,7 @@ class Group:
                 self._evaluate()
             if self.state.step == steps:
                 break
-            if report.time_is_up():
+            if trained and report.time_is_up():
                 self._save()
                 return
             if time.perf_counter() - saved >= checkpoint_seconds:
@@ -86,6 +90,7 @@ class Group:
                 report.under_way[self.name] = self.state.step * len(self.each)
                 report.show(self.label, self.backend)
             self._train(every)
+            trained = True
             yield
         rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
