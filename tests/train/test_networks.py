@@ -217,6 +217,19 @@ def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
     assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
 
 
+def test_the_time_of_a_run_that_is_cut_is_that_of_all_its_parts(tmp_path: Path) -> None:
+    given, spent = training(seeds=(0,), steps=60, evaluate_every=20), 0.0
+    with Store(tmp_path / "parts.sqlite") as store:
+        finished = False
+        while not finished:
+            finished = train([given], store, seconds=1e-3)
+            if saved := [state for name in store.checkpoints() if (state := store.load_checkpoint(name))]:
+                assert saved[0].meta["seconds"] > spent
+                spent = saved[0].meta["seconds"]
+        (row,) = store.rows()
+    assert row.provenance.timing["group_seconds"] > spent > 0
+
+
 def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None:
     given = training(steps=40)
     with Store(tmp_path / "here.sqlite") as store:

@@ -184,11 +184,12 @@ class NetworkGroup:
     def _run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
         """From the first update, or the last checkpoint, to rows in the store; pauses after every chunk.
 
-        When ``report.time_is_up()``, the state is saved and nothing more is done; but every call trains a little, so
-        that calls which are always cut come to an end.
+        When ``report.time_is_up()``, the state is saved and nothing more is done. Every call trains a little, so
+        repeated short calls finish.
         """
-        started = saved = time.perf_counter()
+        saved = time.perf_counter()
         self._restore_or_start()
+        self.started = saved - self.seconds_before
         pause, steps, trained = checkpoint_seconds, self.training.steps, False
         while True:
             if self.done == self._due():
@@ -208,8 +209,7 @@ class NetworkGroup:
             self._train()
             trained = True
             yield
-        self.seconds += time.perf_counter() - started
-        rows = self._rows()
+        rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
             self.store.add(rows)
             self.store.drop_checkpoint(self.name)
@@ -326,7 +326,7 @@ class NetworkGroup:
         self.best_validation = np.full(count, np.inf)
         self.since_best = np.zeros(count, np.int64)
         self.until, self.diverged = np.full(count, np.inf), np.full(count, -1)
-        self.done, self.seconds = 0, 0.0
+        self.done, self.seconds_before = 0, 0.0
         checkpoint = self.store.load_checkpoint(self.name)
         if checkpoint is None:
             return
@@ -357,7 +357,7 @@ class NetworkGroup:
         for name in ("best_validation", "since_best", "until", "diverged"):
             setattr(self, name, np.array(arrays[name]))
         self.log.restore(arrays)
-        self.done, self.seconds = meta["step"], meta["seconds"]
+        self.done, self.seconds_before = meta["step"], meta["seconds"]
 
     def _save(self) -> None:
         arrays: dict[str, Any] = {}
@@ -367,16 +367,17 @@ class NetworkGroup:
             arrays[f"{k}/best"] = self.best[k].cpu().numpy()
         arrays |= {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
         arrays |= {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
-        meta = {"step": self.done, "keys": self.keys, "seconds": self.seconds, "steps": self.training.steps}
+        seconds = time.perf_counter() - self.started
+        meta = {"step": self.done, "keys": self.keys, "seconds": seconds, "steps": self.training.steps}
         self.store.checkpoint(self.name, arrays | self.log.arrays(), meta)
 
     # Rows
 
-    def _rows(self) -> list[Row]:
+    def _rows(self, seconds: float) -> list[Row]:
         curves = {name: np.stack(values, -1) for name, values in self.curves.items()}
         points = curves["validation"].shape[1]
         steps = np.minimum(np.arange(points, dtype=np.int64) * self.training.evaluate_every, self.training.steps)
-        timing = {"group_seconds": self.seconds, "group_runs": float(len(self.runs))}
+        timing = {"group_seconds": seconds, "group_runs": float(len(self.runs))}
         provenance = Provenance.here(self.backend, timing, self.device)
         weights = self._weights()
         spelled: dict[int, tuple[Any, str]] = {}
