@@ -11,7 +11,8 @@ from numerate import cli
 from numerate.experiments import Options, Recipe, experiments, report, run, select
 from numerate.experiments.unit_choice import choose_recipes, join_units, resolve_units
 from numerate.results import Row, Store
-from numerate.train import Adam
+from numerate.train import Adam, Cosine
+from numerate.units import NAU
 
 NAMES = ("NAC•,NMU", "NAC•,σ", "NAC•", "NMU", "Real NPU", "NMU, neither")
 
@@ -82,6 +83,31 @@ def test_a_recipe_of_another_kind_is_refused():
     with pytest.raises(ValueError, match=r"^the recipe of \w+:Linear2 must be a numerate.experiments.Recipe, .*Adam\("):
         select(["primer2022/table9"])[0].work(Options("smoke", units=(Linear2,)))
     assert choose_recipes((nn.Linear,), {})["torch.nn.modules.linear:Linear"] == Recipe(nn.Linear)
+
+
+class Scheduled(NAU):
+    recipe: Recipe
+
+
+def recipe_of_own(**settings):
+    Scheduled.recipe = Recipe(Scheduled, Adam(5e-3), **settings)
+    return Options("smoke", units=(Scheduled,))
+
+
+@pytest.mark.parametrize("id", ["nau2020/figure13", "nalu2018/table10", "primer2022/digit-compare"])
+def test_networks_with_a_unit_of_the_users_own_follow_its_recipe(id):
+    work = select([id])[0].work(recipe_of_own(schedule=Cosine(100)))
+    own = [training for training in work.trainings if training.labels["unit"] == "Scheduled"]
+    assert own
+    assert {(training.optimiser, training.schedule) for training in own} == {(Adam(5e-3), Cosine(100))}
+    with pytest.raises(ValueError, match="a recipe with restart or starts cannot train a network"):
+        select([id])[0].work(recipe_of_own(starts=8))
+
+
+@pytest.mark.parametrize("id", ["primer2022/logic", "primer2022/inalu-function"])
+def test_two_layers_of_a_unit_of_the_users_own_follow_its_recipe(id):
+    work = select([id])[0].work(recipe_of_own(schedule=Cosine(100), starts=8))
+    assert {(training.schedule, training.starts) for training in work.arithmetic.values()} == {(Cosine(100), 8)}
 
 
 def counting(experiment):

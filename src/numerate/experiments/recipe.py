@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from numerate.train import Adam, Penalty, Plateau, Restart, Training
+from numerate.train import Adam, NetworkTraining, Penalty, Plateau, Restart, Training
 from numerate.train.schedules import Schedule
 from numerate.train.specification import Factory
 
@@ -29,5 +29,14 @@ class Recipe:
     starts: int = 1
 
     def training(self, **settings: Any) -> Training:
+        """The configuration of a small model; ``settings``: what else a :class:`Training` takes, or takes instead."""
         how: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         return Training(**(how | settings))
+
+    def network_training(self, **settings: Any) -> NetworkTraining:
+        """The same for a network that learns from batches. Raises ValueError for restarts or several starts."""
+        if self.restart is not None or self.starts != 1:
+            raise ValueError("a recipe with restart or starts cannot train a network on batches; leave both out")
+        names = ("model", "optimiser", "penalties", "schedule")
+        how: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return NetworkTraining(**(how | settings))

@@ -127,12 +127,10 @@ def trainings(options: Options) -> list[NetworkTraining]:
     default = ["NAC", "LSTM"] if options.size == "smoke" else list(known)
     chosen = choose_recipes(options.units, known, default=default, placed=placed)
     return [
-        NetworkTraining(
-            with_lengths(recipe.model, given),
-            given,
-            options.seed_range(smoke=2, quick=3, paper=10),
-            recipe.optimiser,
-            penalties=recipe.penalties,
+        recipe.network_training(
+            model=with_lengths(recipe.model, given),
+            task=given,
+            seeds=options.seed_range(smoke=2, quick=3, paper=10),
             steps=steps,
             evaluate_every=max(1, steps // 5),
             labels={"unit": name, "task": operation},

@@ -169,11 +169,10 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
         default = ["NAU" if figure.operation == "sum" else "NMU"] if options.size == "smoke" else list(known)
         chosen = choose_recipes(options.units, known | later(figure), default=default, placed=placed(figure))
         return [
-            NetworkTraining(
-                with_lengths(recipe.model, given),
-                given,
-                options.seed_range(smoke=2, quick=10, paper=10),
-                penalties=recipe.penalties,
+            recipe.network_training(
+                model=with_lengths(recipe.model, given),
+                task=given,
+                seeds=options.seed_range(smoke=2, quick=10, paper=10),
                 steps=steps,
                 evaluate_every=every,
                 labels={"unit": name, "task": figure.operation},

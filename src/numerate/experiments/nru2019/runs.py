@@ -90,12 +90,9 @@ def trainings(tasks: Sequence[RecallTask], units: Sequence[str] = UNITS) -> Call
 def training(
     recipe: Recipe, task: RecallTask, options: Options, labels: Mapping[str, object], steps: int
 ) -> NetworkTraining:
-    return NetworkTraining(
-        recipe.model,
-        task,
-        options.seed_range(**SEEDS),
-        recipe.optimiser,
-        penalties=recipe.penalties,
+    return recipe.network_training(
+        task=task,
+        seeds=options.seed_range(**SEEDS),
         steps=steps,
         evaluate_every=max(1, steps // (100 if options.size == "paper" else 40)),
         labels=labels,

@@ -36,12 +36,9 @@ def trainings(options: Options) -> list[NetworkTraining]:
     default = ("GRU", "NRU") if options.size == "smoke" else UNITS
     chosen = choose_recipes(options.units, recipes(layers, carries=True), default=default)
     return [
-        NetworkTraining(
-            recipe.model,
-            task,
-            options.seed_range(smoke=1, quick=1, paper=1),
-            recipe.optimiser,
-            penalties=recipe.penalties,
+        recipe.network_training(
+            task=task,
+            seeds=options.seed_range(smoke=1, quick=1, paper=1),
             steps=UPDATES[options.size],
             evaluate_every=UPDATES[options.size] // EVALUATIONS[options.size],
             labels={"unit": name, "task": "PTB characters"},

@@ -48,12 +48,9 @@ SMALL_BASE = {"hidden_size": 48, "memory_size": 64, "heads": 4}
 
 def training(recipe: Recipe, options: Options, labels: dict[str, str], steps: int) -> NetworkTraining:
     task = TASKS[options.size]
-    return NetworkTraining(
-        recipe.model,
-        task,
-        options.seed_range(smoke=1, quick=1, paper=1),
-        recipe.optimiser,
-        penalties=recipe.penalties,
+    return recipe.network_training(
+        task=task,
+        seeds=options.seed_range(smoke=1, quick=1, paper=1),
         steps=steps,
         evaluate_every=task.epoch if options.size == "paper" else max(1, steps // 10),
         labels=labels,

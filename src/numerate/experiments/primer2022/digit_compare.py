@@ -103,12 +103,9 @@ def trainings(options: Options) -> list[NetworkTraining]:
     steps = options.steps or STEPS[options.size]
     default = [CNN, named(1)] if options.size == "smoke" else list(recipes())
     return [
-        NetworkTraining(
-            recipe.model,
-            task(symbol, name == TOLD, options.size),
-            options.seed_range(smoke=2, quick=6, paper=10),
-            recipe.optimiser,
-            penalties=recipe.penalties,
+        recipe.network_training(
+            task=task(symbol, name == TOLD, options.size),
+            seeds=options.seed_range(smoke=2, quick=6, paper=10),
             steps=steps,
             evaluate_every=max(1, steps // 5),
             labels={"unit": name, "symbol": symbol, "task": "digits"},

@@ -1,6 +1,7 @@
 """Schlör et al.'s experiments 4 and 5: two layers that sum and combine, over initialisations and distributions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -122,10 +123,7 @@ def function_recipes(steps: int) -> dict[str, Recipe]:
 
 def placed(recipe: Recipe) -> Recipe:
     """A unit of the user's own in both layers, as ours are."""
-    return Recipe(
-        partial(two_layers, first=recipe.model, second=recipe.model),
-        recipe.optimiser, recipe.penalties, recipe.restart,
-    )  # fmt: skip
+    return replace(recipe, model=partial(two_layers, first=recipe.model, second=recipe.model))
 
 
 def functions(options: Options) -> list[Training]:

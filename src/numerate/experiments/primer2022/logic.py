@@ -1,6 +1,7 @@
 """NLRL: truth functions and arithmetic on [0, 1] by two layers, over hidden units, forms and negation gates."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from numerate.experiments.experiment import Experiment, Options
@@ -45,8 +46,7 @@ def recipes(hidden: int) -> dict[str, Recipe]:
 
 def placed(recipe: Recipe, hidden: int) -> Recipe:
     """A unit of the user's own in both layers, as ours are."""
-    model = partial(two_layers, first=recipe.model, second=recipe.model, hidden=hidden)
-    return Recipe(model, recipe.optimiser, recipe.penalties, recipe.restart)
+    return replace(recipe, model=partial(two_layers, first=recipe.model, second=recipe.model, hidden=hidden))
 
 
 def trainings(options: Options) -> list[Training]:

@@ -83,12 +83,9 @@ def trainings(task: Programs, sweep: Sequence[Setting]) -> Callable[[Options], l
                 default = unit_names(setting.core, kinds)
                 for unit, its_recipe in choose_recipes(options.units, known, default=default).items():
                     found.append(
-                        NetworkTraining(
-                            its_recipe.model,
-                            its,
-                            options.seed_range(smoke=1, quick=1, paper=1),
-                            its_recipe.optimiser,
-                            penalties=its_recipe.penalties,
+                        its_recipe.network_training(
+                            task=its,
+                            seeds=options.seed_range(smoke=1, quick=1, paper=1),
                             steps=setting.steps,
                             evaluate_every=max(1, setting.steps // (100 if options.size == "paper" else 10)),
                             labels={"unit": unit, "task": name, "setting": setting.title},

@@ -84,12 +84,9 @@ def training(
     recipe: Recipe, images: Images, options: Options, labels: Mapping[str, Any], seeds: Mapping[str, int], **more: Any
 ) -> NetworkTraining:
     steps = images.updates(options)
-    return NetworkTraining(
-        recipe.model,
-        images.task(options),
-        options.seed_range(**seeds),
-        recipe.optimiser,
-        penalties=recipe.penalties,
+    return recipe.network_training(
+        task=images.task(options),
+        seeds=options.seed_range(**seeds),
         steps=steps,
         evaluate_every=images.epoch if options.size == "paper" else max(1, steps // 10),
         labels=labels,

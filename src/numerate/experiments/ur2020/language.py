@@ -58,12 +58,9 @@ def trainings(options: Options) -> list[NetworkTraining]:
         known = word_recipes(options.size, task.length)
         for unit, recipe in choose_recipes(options.units, known, default=unit_names("LSTM", kinds)).items():
             found.append(
-                NetworkTraining(
-                    recipe.model,
-                    task,
-                    options.seed_range(smoke=1, quick=1, paper=1),
-                    recipe.optimiser,
-                    penalties=recipe.penalties,
+                recipe.network_training(
+                    task=task,
+                    seeds=options.seed_range(smoke=1, quick=1, paper=1),
                     steps=steps,
                     evaluate_every=max(1, steps // (EPOCHS if options.size == "paper" else 6)),
                     labels={"unit": unit, "task": name},

@@ -59,12 +59,9 @@ def trainings(options: Options) -> list[NetworkTraining]:
         }
         for name, recipe in choose_recipes(options.units, known, default=default).items():
             found.append(
-                NetworkTraining(
-                    recipe.model,
-                    task,
-                    options.seed_range(smoke=1, quick=1, paper=5),
-                    recipe.optimiser,
-                    penalties=recipe.penalties,
+                recipe.network_training(
+                    task=task,
+                    seeds=options.seed_range(smoke=1, quick=1, paper=5),
                     steps=steps,
                     evaluate_every=max(1, steps // (100 if options.size == "paper" else 20)),
                     labels={"unit": name, "task": title},

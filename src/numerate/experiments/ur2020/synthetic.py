@@ -53,12 +53,9 @@ def memory_trainings(tasks: Sequence[dict[str, Any]], options: Options) -> list[
 def training(
     recipe: Recipe, task: MemoryTask, steps: int, labels: dict[str, str], options: Options, **seeds: int
 ) -> NetworkTraining:
-    return NetworkTraining(
-        recipe.model,
-        task,
-        options.seed_range(**seeds),
-        recipe.optimiser,
-        penalties=recipe.penalties,
+    return recipe.network_training(
+        task=task,
+        seeds=options.seed_range(**seeds),
         steps=steps,
         evaluate_every=max(1, steps // (100 if options.size == "paper" else 40)),
         labels=labels,
