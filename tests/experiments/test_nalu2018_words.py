@@ -67,6 +67,15 @@ def test_sentences_on_words_need_all_their_models():
     assert "not run" in found[0].ours
 
 
+@pytest.mark.parametrize("only", [number_words.FINAL, number_words.SUMMED])
+def test_a_sentence_on_both_lstms_needs_both(only):
+    numbers = {"best_validation": 30.0, "best_test": 30.0, "best_test_fitted": 0.1}
+    runs = [row(only, **numbers), row(number_words.WITH_NAC, **numbers | {"best_test": 400.0})]
+    runs.append(row(number_words.WITH_NALU, **numbers | {"best_test": 0.4}))
+    found = number_words.claims(number_words.compare(runs, Options("paper")))
+    assert [claim.holds for claim in found] == [None] * 5
+
+
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
