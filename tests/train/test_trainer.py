@@ -19,7 +19,7 @@ from torch import nn
 from numerate.devices import CPU
 from numerate.loops.toolchain import native
 from numerate.report.comparison import arithmetic
-from numerate.results import Store
+from numerate.results import Store, StoreError
 from numerate.tasks import PRIMER_RANGES, SingleModule
 from numerate.train import Adam, Penalty, Restart, Training, train, trainer
 from numerate.units import INALU, NAU, NMU, After, Ramp, penalty
@@ -101,6 +101,23 @@ def test_calls_that_are_always_cut_come_to_an_end(tmp_path):
         cut = {(row.key.config, row.seed): row.digest for row in store.rows()}
     assert 1 < calls < 9
     assert cut == {key: row.digest for key, row in rows(tmp_path, work, "whole", backend="stacked").items()}
+
+
+def test_only_the_unfinished_runs_of_an_experiment_are_exported_with_it(tmp_path):
+    with Store(tmp_path / "here.sqlite") as store:
+        for operation in ("mul", "add"):
+            work = trainings(operation=operation)
+            assert not train(work, store, experiment=operation, backend="stacked", seconds=1e-6)
+        assert len(store.checkpoints()) == 2
+        store.export(tmp_path / "mul.sqlite", "mul", unfinished=True)
+        with pytest.raises(StoreError, match="has no runs of 'mul'; it has none at all"):
+            store.export(tmp_path / "finished.sqlite", "mul")
+        with pytest.raises(StoreError, match="has no runs of 'div'; it has add, mul"):
+            store.export(tmp_path / "div.sqlite", "div", unfinished=True)
+    with Store(tmp_path / "mul.sqlite") as store:
+        assert len(store.checkpoints()) == 1
+        assert train(trainings(operation="mul"), store, experiment="mul", backend="stacked")
+        assert store.checkpoints() == []
 
 
 def test_only_what_can_be_rounded_has_scores_with_rounded_weights(tmp_path):

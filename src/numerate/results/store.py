@@ -173,20 +173,22 @@ class Store:
     # To and from other files
 
     def export(self, path: str | Path, experiment: str | None = None, *, unfinished: bool = False) -> Added:
-        """Copy finished runs into another results file, new or not, that can be carried as a single file.
+        """Copy the finished runs of all experiments, or of one, into another results file, new or not.
 
-        With ``unfinished`` the state of partly trained groups goes with them. Runs that are not as they were written
-        are left out with a notice. Where another process has the other file open, its log stays beside it until that
-        process closes it.
+        With ``unfinished`` the state of partly trained groups is copied too. Damaged runs are left out with a notice.
+        The result is a single file. While another process has it open, its log stays beside it.
         """
         if self.path.exists() and Path(path).exists() and self.path.samefile(path):  # links included
             raise StoreError(f"{path} is the results file itself; export to another one")
-        if experiment is not None and experiment not in (known := self.experiments()):
-            raise StoreError(f"{self.path} has no runs of {experiment!r}; it has {', '.join(known) or 'none at all'}")
+        known = {*self.experiments(), *(self._experiments_unfinished() if unfinished else ())}
+        if experiment is not None and experiment not in known:
+            raise StoreError(
+                f"{self.path} has no runs of {experiment!r}; it has {', '.join(sorted(known)) or 'none at all'}"
+            )
         with Store(path) as other:
             added = other._take(self, experiment, lenient=True)
             if unfinished:
-                other._take_unfinished(self)
+                other._take_unfinished(self, experiment)
             other._file.to_single_file()
         return added
 
@@ -210,10 +212,20 @@ class Store:
             self._writer.share((each.key, each.experiment, decode_mapping(each.labels)) for each in shared)
         return added
 
-    def _take_unfinished(self, other: "Store") -> None:
-        """The state of groups whose runs are not all here, where it is further on."""
+    def _experiments_unfinished(self) -> set[str]:
+        """Experiments of partly trained groups."""
+        states = filter(None, map(self.load_checkpoint, self.checkpoints()))
+        return {state.meta["experiment"] for state in states if "experiment" in state.meta}
+
+    def _take_unfinished(self, other: "Store", experiment: str | None = None) -> None:
+        """The state of groups whose runs are not all here, where it is further on; of all experiments, or of one.
+
+        A state that does not say its experiment was saved by an earlier version, and is taken.
+        """
         for name in other.checkpoints():
             theirs, ours = other.load_checkpoint(name), self.load_checkpoint(name)
+            if theirs and experiment is not None and theirs.meta.get("experiment", experiment) != experiment:
+                continue
             if theirs is None or (ours and ours.meta.get("step", 0) >= theirs.meta.get("step", 0)):
                 continue
             if (keys := theirs.meta.get("keys")) and not self.missing(Key(*key) for key in keys):

@@ -220,7 +220,8 @@ class Group:
         arrays |= {"diverged": self.state.diverged.cpu().numpy()}
         arrays |= {"restarts": self.restarts, "since": self.since}
         seconds = time.perf_counter() - self.started
-        self.store.checkpoint(self.name, arrays, {"step": self.state.step, "keys": self.keys, "seconds": seconds})
+        meta = {"step": self.state.step, "keys": self.keys, "seconds": seconds, "experiment": self.experiment}
+        self.store.checkpoint(self.name, arrays, meta)
 
     # Rows
 

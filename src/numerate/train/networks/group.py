@@ -369,6 +369,7 @@ class NetworkGroup:
         arrays |= {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
         seconds = time.perf_counter() - self.started
         meta = {"step": self.done, "keys": self.keys, "seconds": seconds, "steps": self.training.steps}
+        meta["experiment"] = self.experiment
         self.store.checkpoint(self.name, arrays | self.log.arrays(), meta)
 
     # Rows
