@@ -110,6 +110,18 @@ def test_two_layers_of_a_unit_of_the_users_own_follow_its_recipe(id):
     assert {(training.schedule, training.starts) for training in work.arithmetic.values()} == {(Cosine(100), 8)}
 
 
+@pytest.mark.parametrize(("steps", "every"), [(500, 500), (1000, 1000), (1234, 1234), (2000, 1000), (999, 999)])
+def test_runs_of_any_usual_number_of_steps_are_evaluated_at_their_end(steps, every):
+    (training,) = select(["primer2022/table11"])[0].work(Options("smoke", units=("NALU",), steps=steps)).trainings[:1]
+    assert (training.steps, training.evaluate_every) == (steps, every)
+
+
+def test_a_number_of_steps_that_cannot_be_divided_is_refused_with_one_that_can():
+    experiment = select(["primer2022/table11"])[0]
+    with pytest.raises(ValueError, match=r"^--steps 49999 has no divisor near 1000, .*; try 50000$"):
+        experiment.work(Options("paper", units=("NMU",), steps=49_999))
+
+
 def counting(experiment):
     """The experiment, and how often its configurations are made, by size."""
     made = Counter()

@@ -134,9 +134,22 @@ class Experiment:
 
 
 def _with_steps(training: Training | NetworkTraining, steps: int) -> Training | NetworkTraining:
-    """Another number of updates; a shorter run is evaluated as many times."""
+    """Another number of updates; a shorter run is evaluated about as many times."""
     share = min(1.0, steps / training.steps)
-    return replace(training, steps=steps, evaluate_every=max(1, round(training.evaluate_every * share)))
+    every = max(1, round(training.evaluate_every * share))
+    if isinstance(training, Training):
+        every = _even_part(steps, every)
+    return replace(training, steps=steps, evaluate_every=every)
+
+
+def _even_part(steps: int, wanted: int) -> int:
+    """The divisor of ``steps`` nearest to ``wanted``. Raises ValueError if it is not within a factor of two."""
+    near = (every for every in range(max(1, wanted // 2), 2 * wanted + 1) if steps % every == 0)
+    found = min(near, key=lambda every: abs(every - wanted), default=None)
+    if found is None:
+        whole = wanted * max(1, round(steps / wanted))
+        raise ValueError(f"--steps {steps} has no divisor near {wanted}, the steps between evaluations; try {whole}")
+    return found
 
 
 @dataclass(frozen=True)
