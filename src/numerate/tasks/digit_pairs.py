@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.checks import one_of, positive
-from numerate.data import mnist
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch, Data, HeldOut
 from numerate.tasks.decisions import COMPARISONS, TRUTHS
-from numerate.tasks.digits import HELD_OUT_SEEDS, TRAINING, normalised
+from numerate.tasks.digits import HELD_OUT_SEEDS, TRAINING, divided_images, normalised
 from numerate.tasks.online import sum_and_count
 from numerate.tasks.pixels import keyed_permutation
 
@@ -80,14 +79,8 @@ class DigitPairs:
     # Images, by their digits
 
     def data(self) -> Data:
-        images = mnist.load()
-        parts = {
-            "train": (images.train[:TRAINING], images.train_labels[:TRAINING]),
-            "validation": (images.train[TRAINING:], images.train_labels[TRAINING:]),
-            "test": (images.test, images.test_labels),
-        }
         data = {}
-        for name, (pictures, labels) in parts.items():
+        for name, (pictures, labels) in divided_images().items():
             chosen = labels.argsort(stable=True)
             data[name], data[f"{name}_labels"] = pictures[chosen].flatten(1).contiguous(), labels[chosen]
             data[f"{name}_counts"] = torch.bincount(labels, minlength=10)

@@ -13,6 +13,7 @@ from torch import Tensor
 from numerate.checks import one_of, positive
 from numerate.data import mnist
 from numerate.tasks.batches import Batch, Data, HeldOut
+from numerate.tasks.online import sum_and_count
 from numerate.tasks.pixels import keyed_permutation
 
 MEAN, DEVIATION = 0.1307, 0.3081
@@ -91,14 +92,8 @@ class DigitSequences:
         return _COUNTS["product" if self.operation == "product" else "all"][split]
 
     def data(self) -> Data:
-        images = mnist.load()
-        parts = {
-            "train": (images.train[:TRAINING], images.train_labels[:TRAINING]),
-            "validation": (images.train[TRAINING:], images.train_labels[TRAINING:]),
-            "test": (images.test, images.test_labels),
-        }
         data = {}
-        for name, (pictures, labels) in parts.items():
+        for name, (pictures, labels) in divided_images().items():
             kept = labels > 0 if self.operation == "product" else torch.ones_like(labels, dtype=torch.bool)
             chosen = kept.nonzero()[:, 0]
             if name != "train":
@@ -165,16 +160,26 @@ class DigitSequences:
         largest count or the nearest whole number.
         """
         if batch.x.dim() == 3:
-            return {"error": _sum_and_count((prediction - batch.y).square())}
+            return {"error": sum_and_count((prediction - batch.y).square())}
         counts = [len(batch.x) // length * (length if self.read == "all" else 1) for length in self.lengths]
         names = ["error" if length == self.length else f"length_{length}" for length in self.lengths]
         parts = {length: pair for length, *pair in zip(self.lengths, prediction.split(counts), batch.y.split(counts))}
-        found = {name: _sum_and_count((p - y).square()) for name, (p, y) in zip(names, parts.values())}
+        found = {name: sum_and_count((p - y).square()) for name, (p, y) in zip(names, parts.values())}
         if self.read == "last" and 1 in parts:
             p, y = parts[1]
             right = p.argmax(-1) == y.argmax(-1) if self.operation == "count" else (p.round() == y)[:, 0]
-            found["accuracy"] = _sum_and_count(right.float())
+            found["accuracy"] = sum_and_count(right.float())
         return found
+
+
+def divided_images() -> dict[str, tuple[Tensor, Tensor]]:
+    """Images and labels of MNIST to train, to validate and to test."""
+    images = mnist.load()
+    return {
+        "train": (images.train[:TRAINING], images.train_labels[:TRAINING]),
+        "validation": (images.train[TRAINING:], images.train_labels[TRAINING:]),
+        "test": (images.test, images.test_labels),
+    }
 
 
 def normalised(images: Tensor) -> Tensor:
@@ -185,10 +190,6 @@ def in_sequences(values: Tensor, lengths: Sequence[int]) -> list[Tensor]:
     """(N, ...) -> for each length (L, N // L, ...): one value after the other, what is left over dropped."""
     counts = [len(values) // length for length in lengths]
     return [values[: n * length].unflatten(0, (n, length)).transpose(0, 1) for n, length in zip(counts, lengths)]
-
-
-def _sum_and_count(values: Tensor) -> Tensor:
-    return torch.stack((values.sum(), torch.full((), float(values.numel()), device=values.device)))
 
 
 _COUNTS = {
