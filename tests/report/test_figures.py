@@ -37,3 +37,24 @@ def test_marks_of_logarithmic_axes_are_text_not_formulas():
     marks = [label.get_text() for label in picture.axes[0].get_yticklabels()]
     assert "10⁻⁵" in marks
     assert not any("$" in mark for mark in marks)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((1.2, 3.5), ["2", "3"]), ((0.3, 8.0), ["0.3", "0.5", "1", "2", "3", "5"]), ((0.5, 80.0), ["1", "10"])],
+)
+def test_a_logarithmic_axis_has_marks_however_short_it_is(ends, expected):
+    ax = Figure().subplots()
+    ax.set_yscale("log")
+    ax.set_ylim(*ends)
+    figures.name_decades(ax.yaxis)
+    marks = {
+        value: text(value, 0)
+        for where, text in (
+            (ax.yaxis.get_majorticklocs(), ax.yaxis.get_major_formatter()),
+            (ax.yaxis.get_minorticklocs(), ax.yaxis.get_minor_formatter()),
+        )
+        for value in where
+        if ends[0] <= value <= ends[1]
+    }
+    assert [text for _, text in sorted(marks.items()) if text] == expected

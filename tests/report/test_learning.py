@@ -11,6 +11,7 @@ from numerate.report.learning import (
     curves,
     final_values,
     grouped,
+    headroom,
     legend,
     panels,
     plot_beside,
@@ -94,6 +95,23 @@ def test_progress_is_solved_when_half_of_the_runs_are(times, expected, words):
 def test_colours_tell_solved_from_stuck():
     solved, later, stuck = Progress(2, 2, 100.0, 0.0), Progress(2, 2, 1e4, 0.0), Progress(0, 2, None, 1.0)
     assert len({solved.colour, later.colour, stuck.colour}) == 3
+
+
+def test_the_axis_reaches_curves_that_never_come_near_guessing():
+    near, far = row("A", np.array([2.0, 0.9])), row("B", np.array([5.0, 3.0, 4.0]))
+    assert headroom(curves([near], "train"), 1.0, 1.3) == 1.3
+    assert headroom(curves([near, far], "train"), 1.0, 1.3) == pytest.approx(3.3)
+    lost = row("C", np.array([60.0, 50.0]))
+    assert headroom(curves([near, lost], "train"), 1.0, 1.3) == 1.3
+    assert headroom([], 1.0, 1.3) == 1.3
+
+
+def test_a_legend_names_published_marks_only_where_there_are_some():
+    ax = Figure().subplots()
+    plot_beside(ax, {"A": [1.0]}, {"B": 2.0}, order=["A"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours"]
+    plot_beside(ax, {"A": [1.0]}, {"A": 2.0}, order=["A"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "published"]
 
 
 def test_pictures_have_lines_marks_and_names():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
@@ -17,7 +18,7 @@ from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from numerate.report import text
 from numerate.report.comparison import Cell, Comparison, x_name
@@ -94,7 +95,15 @@ def lay_out(fig: Figure, **options: Any) -> None:
 def name_decades(axis: Axis) -> None:
     """Marks of a logarithmic axis as 10⁻⁵: matplotlib's own are formulas, and :data:`STYLE` reads none."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: text.power(value)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: _within_decade(axis, value)))
+
+
+def _within_decade(axis: Axis, value: float) -> str:
+    """The mark of a number between two decades, where the axis shows one decade at most: 2, 3 and 5 of each."""
+    low, high = np.log10(np.clip(sorted(axis.get_view_interval()), 1e-300, None))
+    digit = value / 10.0 ** np.floor(np.log10(value) + 1e-9)
+    few = np.floor(high) - np.ceil(low) < 1
+    return f"{value:g}" if few and any(abs(digit - known) < 1e-6 for known in (2, 3, 5)) else ""
 
 
 def short(label: str) -> str:

@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from numerate.report import text
 from numerate.report.figures import BAND, COLOURS, FAINT, INK, MARKERS, PAPER, RATES, lay_out, short
 from numerate.results import Row
 from numerate.results.outcome import judge
 
-LEGEND = 1.7
+LEGEND = 1.8
 """Inches at the right of a figure for the names of its curves."""
 STUCK = "#f3d9d3"
 """Colour of a task that no run has made headway on; as pale in a dark theme."""
@@ -149,10 +149,21 @@ def plot_curves(
             baseline_name, (1, baseline), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
             ha="right", fontsize=7.5, color=FAINT,
         )  # fmt: skip
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.thousands_tick(value) if value >= 0 else ""))
     ax.set_xlim(0, max((group.steps[-1] for group in series), default=1))
     ax.set_xlabel("update")
     return ax
+
+
+def headroom(series: Sequence[Curves], baseline: float, share: float) -> float:
+    """The upper end of a linear axis: ``share`` of the baseline, or higher where a curve would not be seen at all.
+
+    A curve that never comes below ten times the baseline is left out of the picture.
+    """
+    lowest = [np.min(known) for group in series if len(known := group.median[np.isfinite(group.median)])]
+    seen = [value for value in lowest if value <= 10 * baseline]
+    return max(share * baseline, 1.1 * max(seen, default=0.0))
 
 
 def panels(count: int, width: float, height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
@@ -236,13 +247,10 @@ def plot_beside(
     ax.set_ylim(len(ours) - 0.5, -0.5)
     ax.grid(axis="x")
     ax.grid(False, axis="y")
-    ax.legend(
-        handles=[
-            Line2D([], [], ls="", marker="o", color=FAINT, ms=5, label="ours"),
-            Line2D([], [], ls="", marker="o", mfc=PAPER, mec=FAINT, ms=6, label="published"),
-        ],
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2,
-    )  # fmt: skip
+    handles = [Line2D([], [], ls="", marker="o", color=FAINT, ms=5, label="ours")]
+    if set(ours) & set(theirs):
+        handles.append(Line2D([], [], ls="", marker="o", mfc=PAPER, mec=FAINT, ms=6, label="published"))
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return ax
 
 

@@ -32,22 +32,23 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
 
 
 def headline(found: Sequence[Cell], standing: Sequence[Standing]) -> str:
-    """Which unit comes first, how many tasks the best solve, and which tasks nobody or few solve."""
+    """Which unit comes first, who tracks a state, how many tasks the best solve, and which tasks few or none solve."""
     most = max(s.solves for s in standing)
-    tasks = {cell.task: [] for cell in found if cell.solvable}
+    solvers = {cell.task: [] for cell in found if cell.solvable}
     for cell in found:
-        if cell.solvable and 2 * cell.solved > len(cell.rows):
-            tasks[cell.task].append(cell.unit)
-    never = [task for task, units in tasks.items() if not units]
-    few = [f"{task} by {', '.join(units)} alone" for task, units in tasks.items() if 0 < len(units) <= 3]
+        if cell.solvable and claims.solves(cell):
+            solvers[cell.task].append(cell.unit)
+    never = [task for task, units in solvers.items() if not units]
+    few = [f"{task} by {', '.join(units)} alone" for task, units in solvers.items() if 0 < len(units) <= 3]
+    best = ", ".join(s.unit for s in standing if s.solves == most)
     sentences = [
         f"{standing[0].unit} has the best mean place, {standing[0].rank.value:.1f}.",
-        f"No unit solves more than {most} of {len(tasks)} tasks in most of its runs"
-        + (f" ({', '.join(s.unit for s in standing if s.solves == most)})." if most else "."),
+        claims.trackers(found),
+        f"Most tasks, {most} of {len(solvers)}, are solved by {best}." if most else "",
+        f"Solved by none: {'; '.join(never)}." if never else "",
+        f"Solved by few: {'; '.join(few)}." if few else "",
     ]
-    sentences += [f"Solved by none: {'; '.join(never)}."] if never else []
-    sentences += [f"Solved by few: {'; '.join(few)}."] if few else []
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def standings_table(standing: Sequence[Standing]) -> TextTable:

@@ -17,6 +17,7 @@ from numerate.report.learning import (
     curves,
     final_values,
     grouped,
+    headroom,
     legend,
     panels,
     plot_curves,
@@ -159,11 +160,10 @@ def curve_picture(rows: Sequence[Row], name: str = "curves") -> Picture:
         fig, axes = panels(len(tasks), 6.0 if len(tasks) == 1 else 4.2, 3.5)
         for ax, (task, members) in zip(axes, tasks.items()):
             guess = baseline(members)
-            plot_curves(
-                ax, curves(members, "validation"), order=colours, baseline=guess, first="NRU",
-                baseline_name=f"guessing: {guess:.3f}",
-            )  # fmt: skip
-            ax.set_ylim(0, 1.3 * guess)
+            series = curves(members, "validation")
+            named = f"guessing: {guess:.3f}"
+            plot_curves(ax, series, order=colours, baseline=guess, baseline_name=named, first="NRU")
+            ax.set_ylim(0, headroom(series, guess, 1.3))
             ax.set_title(task)
         axes[0].set_ylabel("cross entropy in nats a step")
         legend(fig, curves(rows, "validation"), colours, first="NRU")

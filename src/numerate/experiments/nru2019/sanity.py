@@ -14,6 +14,7 @@ from numerate.experiments.nru2019.runs import (
     solved_pictures,
     table,
     times,
+    title,
     training,
 )
 from numerate.experiments.nru2019.units import copying_layers, recipes
@@ -23,7 +24,7 @@ from numerate.experiments.remarks import about, reasons
 from numerate.recurrent import NRU
 from numerate.report import Claim, Page, Picture, TextTable
 from numerate.report.figures import style
-from numerate.report.learning import curves, grouped, legend, panels, plot_curves
+from numerate.report.learning import curves, grouped, headroom, legend, panels, plot_curves
 from numerate.results import Row
 from numerate.tasks import Copying
 from numerate.train import NetworkTraining
@@ -52,7 +53,7 @@ def stability_trainings(options: Options) -> list[NetworkTraining]:
     if options.size == "paper":  # as long as it takes to be solved
         large = recipes({LARGE: partial(NRU, hidden_size=28, memory_size=144, heads=4)})[LARGE]
         for name, recipe in {SMALL: nru, LARGE: large}.items():
-            labels = {"unit": name, "part": "memory", "task": "copying, T = 100"}
+            labels = {"unit": name, "part": "memory", "task": title(Copying(100))}
             found.append(training(recipe, Copying(100), options, labels, LONG[options.size]))
     return found
 
@@ -83,7 +84,7 @@ def labels_picture(rows: Sequence[Row]) -> Picture:
             for name, members in grouped(rows, "unit").items()
         ]
         plot_curves(ax, series, order=names, baseline=1.0)
-        ax.set_ylim(0.9, 1.3)
+        ax.set_ylim(0.9, headroom(series, 1.0, 1.3))
         ax.set_ylabel("loss, as a share of guessing")
         legend(fig, series, names)
     caption = "Copying with labels that have nothing to do with the input: the best loss is that of guessing."
@@ -120,8 +121,8 @@ def forgetting_trainings(options: Options) -> list[NetworkTraining]:
     found = [] if options.size == "smoke" else [(always, Copying(100), "every example")]
     found += [(reading, Copying(100, reset_every=every), f"every {every} examples") for every in EVERY]
     return [
-        training(recipe, short(task, options), options, {"unit": name, "task": "copying, T = 100"}, LONG[options.size])
-        for recipe, task, name in found
+        training(recipe, task, options, {"unit": name, "task": title(task)}, LONG[options.size])
+        for recipe, task, name in ((recipe, short(task, options), name) for recipe, task, name in found)
     ]
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from numerate.experiments.experiment import Work
 from numerate.experiments.ur2020.runs import by_unit, order
@@ -70,13 +72,17 @@ def picture(found: Mapping[str, Forgetting], rows: Sequence[Row], low: float = 0
         for ax in axes[-3:]:
             ax.set_xlabel("mean forget activation")
         axes[0].set_ylabel("units")
-        axes[0].legend(loc="upper left", fontsize=7.5)
-        lay_out(fig, w_pad=1.6, h_pad=1.4)
+        lay_out(fig, rect=(0, 0.25 / fig.get_figheight(), 1, 1), w_pad=1.6, h_pad=1.4)
+        keys = [
+            Line2D([], [], color=FAINT, lw=1.1, label="before"),
+            Patch(fc=FAINT, alpha=0.55, label="after training"),
+        ]
+        fig.legend(handles=keys, loc="lower center", ncols=2)
     return Picture(
         "forget",
         fig,
-        "How many units have which forget activation, the mean over a test batch and all steps: grey before training, "
-        "in colour after it.",
+        "How many units have which forget activation, the mean over a test batch and all steps: outlined before "
+        "training, filled after it.",
     )
 
 

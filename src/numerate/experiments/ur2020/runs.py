@@ -15,6 +15,7 @@ from numerate.report.learning import (
     Progress,
     curves,
     grouped,
+    headroom,
     legend,
     panels,
     plot_curves,
@@ -143,11 +144,13 @@ def loss_picture(rows: Sequence[Row]) -> Picture:
         fig, axes = panels(len(tasks), 4.4, 3.7)
         for ax, members in zip(axes, tasks.values()):
             guess = baseline(members)
+            series = curves(members, "train")
             plot_curves(
-                ax, curves(members, "train"), order=colours, share=BAND, baseline=guess, first=first_name(rows),
+                ax, series, order=colours, share=BAND, baseline=guess, first=first_name(rows),
                 baseline_name=f"guessing: {guess:.3f}",
             )  # fmt: skip
-            _scale(ax, min(float(np.nanmin(row.curves["train"], initial=guess)) for row in members), guess)
+            lowest = min(float(np.nanmin(row.curves["train"], initial=guess)) for row in members)
+            _scale(ax, lowest, guess, headroom(series, guess, 1.1))
             ax.set_title(title(members))
         axes[0].set_ylabel("training loss")
         legend(fig, curves(rows, "train"), colours, first=first_name(rows))
@@ -159,10 +162,10 @@ def loss_picture(rows: Sequence[Row]) -> Picture:
     )
 
 
-def _scale(ax: Axes, lowest: float, guess: float) -> None:
+def _scale(ax: Axes, lowest: float, guess: float, top: float) -> None:
     """Logarithmic where a loss falls below a fifth of guessing."""
     if lowest > guess / 5:
-        ax.set_ylim(max(0.0, lowest - 0.15 * guess), 1.1 * guess)
+        ax.set_ylim(max(0.0, lowest - 0.15 * guess), top)
         return
     ax.set_yscale("log")
     ax.set_ylim(max(0.6 * lowest, 1e-7), 2.5 * guess)
