@@ -7,7 +7,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock, refit_work
-from numerate.discover.noise import is_noise
+from numerate.discover.noise import is_gaussian, is_noise
 from numerate.discover.refit import refit
 from numerate.discover.rounding import simplest
 
@@ -56,7 +56,9 @@ class Pool:
         self.floor = FLOOR  # errors below this count as this
         self.exact_only = False  # nothing but a fit to the last digits ends the search
         self.patience = 1.0  # of the work until the first such formula
+        self.explained = False  # whether the best formula has simple constants and leaves nothing but Gaussian noise
         self._seen: set[ex.Tree] = set()
+        self._least = np.inf  # error on the rows that candidates are tried on first
         self._settled: float | None = None
         self._looked: Candidate | None = None
 
@@ -80,9 +82,9 @@ class Pool:
         self.clock.spend(refit_work(len(self.y[some]), ex.size(tree)))
         weights = None if self.weights is None else self.weights[some]
         fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
-        least = max(min((c.error for c in self.found), default=np.inf), self.floor)
-        if fit.error > (3 if self.noise is None else 1.1) * least + 1e-9:
+        if fit.error > (3 if self.noise is None else 1.1) * max(self._least, self.floor) + 1e-9:
             return
+        self._least = min(self._least, fit.error)
         if len(self.y) > 300:
             self.clock.spend(refit_work(len(self.y), ex.size(tree)))
             fit = refit(fit.tree, self.X, self.y, self.weights, steps=25)
@@ -101,7 +103,8 @@ class Pool:
     def check_noise(self) -> None:
         """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does.
 
-        The first such formula may be an accident: the search does as much work again as it took to find it.
+        The first such formula may be an accident: the search does as much work again as it took to find it, and less
+        where nothing speaks for an accident.
         """
         if self.exact_only or not self.found or self.best.source == "constant":
             return
@@ -110,16 +113,22 @@ class Pool:
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.work
-        if self._settled is not None and self.clock.work >= self._settled + self.patience * (1.5 + self._settled):
+        if self._settled is None:
+            return
+        wait = 0.3 + 0.5 * self._settled if self.explained else 1.5 + self._settled
+        if self.clock.work >= self._settled + self.patience * wait:
             raise Solved
 
     def _look_for_noise(self) -> None:
         """Residuals of the best formula without any structure are noise."""
-        if self.noise is not None or self.best is self._looked or self.best.error < 1e-7:
+        if self.best is self._looked or self.best.error < 1e-7:
             return
         self._looked = self.best
-        if self._is_simple(self.best, 0.0) and is_noise(self.X, ex.column(self.best.tree, self.X) - self.y):
+        r = ex.column(self.best.tree, self.X) - self.y
+        left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
+        if self.noise is None and left_over:
             self.noise = self.best.error
+        self.explained = left_over and is_gaussian(r) and self._odd(self.best, 0.0) == 0
 
     @property
     def solved(self) -> bool:
@@ -128,11 +137,14 @@ class Pool:
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""
-        constants = ex.constants(candidate.tree)
-        if self.noise is not None and len(constants) > 3:
+        if self.noise is not None and len(ex.constants(candidate.tree)) > 3:
             return False
+        return self._odd(candidate, width) <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60
+
+    def _odd(self, candidate: Candidate, width: float) -> int:
+        """How many constants are no simple numbers within their errors."""
         odd = 0
-        for c, error in zip(constants, candidate.standard_errors):
+        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
             odd += simplest(c, near) is None
-        return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60
+        return odd

@@ -85,7 +85,7 @@ class Solver:
         except Solved:
             if self.pool.solved:
                 raise
-        if self.pool.noise is not None:
+        if self.pool.noise is not None and not self.pool.explained:
             self.exactly(clean)
 
     def again(self, view: View) -> None:
