@@ -1,5 +1,7 @@
 """How noisy the target is, before any formula is known."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -11,8 +13,16 @@ SMOOTH = 1e-6  # of the scale of y: a polynomial that comes so close leaves no n
 SMALL = 0.03  # of the scale of y: noise up to which log t, 1/t and t^2 keep it even and unbiased
 
 
-def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) -> float | None:
-    """Standard deviation of the noise of y, if free polynomials of rising degree stop improving; else None.
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviation of the noise of y, and whether what was taken for it is normally distributed."""
+
+    level: float
+    gaussian: bool
+
+
+def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) -> Noise | None:
+    """The noise of y, if free polynomials of rising degree stop improving; else None.
 
     Four charts of the target (log t, t, 1/t, t^2), each as a polynomial of the inputs and of their logarithms: what is
     too rugged for one chart is smooth in another. Where one falls to the last digits there is no noise.
@@ -26,21 +36,25 @@ def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) 
     if v.positive.any():
         inputs.insert(0, np.where(v.positive, np.log(np.abs(v.P) + 1e-300), v.P))
     lowest: tuple[float, np.ndarray | None] = (SMALL * v.scale, None)
-    for name in ("log", "id", "inv", "sq"):
-        outer = v.outer(name)
+    least = np.inf
+    for name in ("log", "id", "inv", "sq") if v.t.min() > 0 else ("id", "inv", "sq", "log"):
+        outer = replace(v, noise=least if least < SMALL * v.scale else 0.0).outer(name)
         for U in inputs if outer is not None and outer.usable else ():
             fits = SmoothFits(U, outer)
-            if fits.levels.min(initial=np.inf) < SMOOTH * v.scale:
+            least = min(least, fits.levels.min(initial=np.inf))
+            if least < SMOOTH * v.scale:
                 return None
             d = plateau(fits.levels)
             if d is None:
                 continue
             found = fits.levels[d], fits.residual(d)
             if name == "id" and found[0] < 0.5 * v.scale and _without_structure(X, found[1]):
-                return float(found[0])
+                return Noise(float(found[0]), is_gaussian(found[1]))
             lowest = min(lowest, found, key=lambda f: f[0])
     level, residual = lowest
-    return float(level) if residual is not None and _without_structure(X, residual) else None
+    if residual is None or not _without_structure(X, residual):
+        return None
+    return Noise(float(level), is_gaussian(residual))
 
 
 class SmoothFits:
@@ -50,10 +64,10 @@ class SmoothFits:
     """
 
     def __init__(self, U: np.ndarray, v: View) -> None:
-        n = len(v.t)
+        n = int(np.sum(v.w > 0))
         degree = poly.best_degree(v.k, n // 4, 10)
         exps = poly.exponents(v.k, degree)
-        H = np.concatenate([np.ones((n, 1)), poly.columns(poly.standardised(U), exps)], 1) * v.w[:, None]
+        H = np.concatenate([np.ones((len(U), 1)), poly.columns(poly.standardised(U), exps)], 1) * v.w[:, None]
         self.H = H / (np.linalg.norm(H, axis=0) + 1e-300)
         self.z = (v.t - np.average(v.t, weights=v.w**2)) * v.w
         total = np.array([sum(e) for e in exps])

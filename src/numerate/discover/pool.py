@@ -52,7 +52,10 @@ class Pool:
         self.X, self.y, self.weights, self.clock = X, y, weights, clock
         self.allowed, self.improved = allowed, improved
         self.found: list[Candidate] = []
+        self.scale = float(np.sqrt(np.average(y**2, weights=weights))) + 1e-300
         self.noise: float | None = None  # relative to the root mean square of y
+        self.gaussian = False  # whether it is normally distributed
+        self.senses = 8  # how often noise may still be looked for in views of fewer inputs
         self.floor = FLOOR  # errors below this count as this
         self.exact_only = False  # nothing but a fit to the last digits ends the search
         self.patience = 1.0  # of the work until the first such formula
@@ -61,6 +64,7 @@ class Pool:
         self._least = np.inf  # error on the rows that candidates are tried on first
         self._settled: float | None = None
         self._looked: Candidate | None = None
+        self._left_over = False  # whether the best formula leaves residuals without structure
 
     @property
     def best(self) -> Candidate:
@@ -109,7 +113,8 @@ class Pool:
         if self.exact_only or not self.found or self.best.source == "constant":
             return
         self._look_for_noise()
-        if self.noise is None or self.best.error > self.noise * (1.004 + 4 / len(self.y)):
+        near = 1.05 if self._left_over else 1.004 + 4 / len(self.y)
+        if self.noise is None or self.best.error > self.noise * near:
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.work
@@ -125,10 +130,10 @@ class Pool:
             return
         self._looked = self.best
         r = ex.column(self.best.tree, self.X) - self.y
-        left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
-        if self.noise is None and left_over:
-            self.noise = self.best.error
-        self.explained = left_over and is_gaussian(r) and self._odd(self.best, 0.0) == 0
+        self._left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
+        if self._left_over:
+            self.noise = min(self.best.error, np.inf if self.noise is None else self.noise)
+        self.explained = self._left_over and is_gaussian(r) and self._odd(self.best, 0.0) == 0
 
     @property
     def solved(self) -> bool:
@@ -137,14 +142,14 @@ class Pool:
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""
-        if self.noise is not None and len(ex.constants(candidate.tree)) > 3:
-            return False
-        return self._odd(candidate, width) <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60
+        odd, few = self._odd(candidate, width), len(ex.constants(candidate.tree)) <= 3
+        most = 3 if self.noise is None else 1 if few else 0
+        return odd <= most and ex.size(candidate.tree) <= 60
 
     def _odd(self, candidate: Candidate, width: float) -> int:
         """How many constants are no simple numbers within their errors."""
         odd = 0
         for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
-            odd += simplest(c, near) is None
+            odd += simplest(c, near) is None or (self.noise is not None and abs(c) <= near)
         return odd

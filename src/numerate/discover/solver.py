@@ -20,7 +20,7 @@ from numerate.discover.groups import Groups, find_groups
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
-from numerate.discover.noise import noise_level
+from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
 from numerate.discover.separate import Separation, pure_powers, separate
@@ -76,23 +76,26 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            with self.clock.share((0.7 if view.noise else 0.5) * self.clock.seconds):
+            share = 0.95 if self.pool.gaussian else 0.7 if view.noise else 0.5
+            with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
-            if not view.noise:
+            if not view.noise and not self.pool.explained:
                 self.last(view)
                 for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
-                    part(view)
+                    if not self.pool.explained:
+                        part(view)
         except Solved:
             if self.pool.solved:
                 raise
-        if self.pool.noise is not None and not self.pool.explained:
+        if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
 
     def again(self, view: View) -> None:
         """Noise that the polynomials did not show."""
         if self.pool.best.error > 1e-4:
+            level = self.pool.best.error if self.pool.noise is None else self.pool.noise
             with self.clock.share(0.25 * self.clock.seconds):
-                self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
+                self.solve(replace(view, noise=level * view.scale), "again")
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
@@ -130,17 +133,28 @@ class Solver:
             tree = emit(view, A, [ex.ONE, *view.variables], len(A))
             self.offer([] if tree is None else [tree], "linear")
 
-    def with_noise(self, view: View, level: float | None) -> View:
-        if level is None:
+    def with_noise(self, view: View, noise: Noise | None) -> View:
+        if noise is None:
             return view
-        self.pool.noise = level / view.scale
-        return replace(view, noise=level)
+        self.pool.noise, self.pool.gaussian = noise.level / self.pool.scale, noise.gaussian
+        return replace(view, noise=noise.level)
+
+    def sense(self, view: View) -> View:
+        """Noise that shows only in fewer quantities than there are inputs, or that a formula has shown since."""
+        if self.pool.noise is not None:
+            return view if view.noise else replace(view, noise=self.pool.noise * self.pool.scale)
+        if self.pool.senses == 0 or view.k == self.pool.X.shape[1]:
+            return view
+        self.pool.senses -= 1
+        self.clock.spend(2 * linear_work(min(len(view.t), 2000), 150))
+        return self.with_noise(view, _attempt(noise_level, view, self.pool.X))
 
     def solve(self, view: View, source: str, grouped: bool = False) -> None:
         """Everything for one view, cheap parts first."""
         if not view.usable or view.k == 0:
             return
         self.offer(monomials(view), f"{source} monomial")
+        view = self.sense(view)
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
@@ -158,16 +172,17 @@ class Solver:
         if not source and not view.noise and not view.positive.all():  # else the groups come first
             self.many(view)
         self.peel(view, source)
+        view = self.sense(view)
         self.factor(view, source)
         front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
             self.front(view, front, source)
             front = None
+        view = self.sense(view)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
-        if not source:
-            view = self.noise_of_groups(view, plans)
-        good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
+        good = self.good(view, plans)
         self.follow(view, good, source)
+        view = self.sense(view)
         self.front(view, front, source)
         if view.k <= 2:
             self.few(view, source)
@@ -205,14 +220,13 @@ class Solver:
             trees = few_inputs(view, self.clock, bool(view.noise), self.pool.allowed, self.rows(view))
             self.offer(trees, f"{source} dictionary")
 
-    def noise_of_groups(self, view: View, plans: list[Groups]) -> View:
-        """Noise that shows only in the groups: many inputs, and one group more does not help."""
-        if self.pool.noise is not None or len(plans) < 2:
-            return view
-        best = min(plans, key=lambda p: p.error)
-        if len(best.rows) == max(len(p.rows) for p in plans) and best.error > 0.7 * plans[0].error:
-            return self.with_noise(view, noise_level(best.apply(view)))
-        return view
+    def good(self, view: View, plans: list[Groups]) -> list[Groups]:
+        """The plans that explain the target: under noise those near the best, else those near zero."""
+        level = view.noise / view.scale
+        if not level:
+            return [p for p in plans if p.error < 0.02]
+        least = max(level, min((p.error for p in plans), default=0.0))
+        return [p for p in plans if p.error < 1.08 * least]
 
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:
