@@ -29,6 +29,7 @@ from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+NOISY = 1e-6  # of the scale of a view: more noise than a component that was taken apart has without noise
 
 T = TypeVar("T")
 
@@ -155,34 +156,34 @@ class Solver:
             return
         self.offer(monomials(view), f"{source} monomial")
         view = self.sense(view)
-        if view.k == 1 and view.noise:
-            self.few(view, source)
+        if view.noise > NOISY * view.scale:
+            self.noisy(view, source, grouped)
+            return
         self.plain(view, source)
         if view.k == 1:
-            with self.clock.share(0.1 * self.clock.seconds):
-                self.offer(self.checked(curves(view)), f"{source} curve")
-        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
+            self.curves(view, source)
+        with self.clock.share(0.12 * self.clock.seconds):
             self.functions(view, source)
         if view.k == 1:
-            if not view.noise:
-                if not source:
-                    self.many(view)
-                self.few(view, source)
+            if not source:
+                self.many(view)
+            self.few(view, source)
             return
-        if not source and not view.noise and not view.positive.all():  # else the groups come first
+        if not source and not view.positive.all():  # else the groups come first
             self.many(view)
         self.peel(view, source)
-        view = self.sense(view)
         self.factor(view, source)
         front = None if grouped or "front" in source else _attempt(find_front, view)
-        if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
+        if front is not None and front.error < 1e-3:
             self.front(view, front, source)
             front = None
-        view = self.sense(view)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
-        good = self.good(view, plans)
+        noisy = self.sense_in(view, plans)
+        if noisy.noise:
+            self.noisy(noisy, source, grouped)
+            return
+        good = [p for p in plans if p.error < 0.02]
         self.follow(view, good, source)
-        view = self.sense(view)
         self.front(view, front, source)
         if view.k <= 2:
             self.few(view, source)
@@ -191,6 +192,41 @@ class Solver:
         if view.k == 3:
             self.few(view, source)
         self.follow(view, [p for p in plans if p not in good], source)
+
+    def noisy(self, view: View, source: str, grouped: bool) -> None:
+        """The same under noise: groups and the dictionary come first, which fit few constants to all the rows.
+
+        Sums of many columns and components that a polynomial has taken apart are approximants within the noise.
+        """
+        self.plain(view, source)
+        if view.k <= 2:
+            self.few(view, source)
+        if view.k == 1:
+            self.curves(view, source)
+        plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
+        good = self.good(view, plans)
+        self.follow(view, good[:2], source)
+        with self.clock.share(0.05 * self.clock.seconds):
+            self.functions(view, source)
+        if view.k == 1:
+            return
+        if view.k == 3:
+            self.few(view, source)
+        front = None if grouped or "front" in source else _attempt(find_front, view)
+        if front is not None and front.error < 1.2 * view.noise / view.scale:
+            self.front(view, front, source)
+            front = None
+        if not grouped:
+            self.differences(view, source)
+        self.peel(view, source)
+        self.factor(view, source)
+        self.follow(view, good[2:], source)
+        self.front(view, front, source)
+        self.follow(view, [p for p in plans if p not in good], source)
+
+    def curves(self, view: View, source: str) -> None:
+        with self.clock.share(0.1 * self.clock.seconds):
+            self.offer(self.checked(curves(view)), f"{source} curve")
 
     def checked(self, trees: Iterable[ex.Tree]) -> Iterator[ex.Tree]:
         for tree in trees:
@@ -221,12 +257,17 @@ class Solver:
             self.offer(trees, f"{source} dictionary")
 
     def good(self, view: View, plans: list[Groups]) -> list[Groups]:
-        """The plans that explain the target: under noise those near the best, else those near zero."""
-        level = view.noise / view.scale
-        if not level:
-            return [p for p in plans if p.error < 0.02]
-        least = max(level, min((p.error for p in plans), default=0.0))
+        """The plans that leave no more than the noise, as far as any does."""
+        least = max(view.noise / view.scale, min((p.error for p in plans), default=0.0))
         return [p for p in plans if p.error < 1.08 * least]
+
+    def sense_in(self, view: View, plans: list[Groups]) -> View:
+        """Noise that shows only in the groups: many inputs."""
+        for plan in sorted(plans, key=lambda p: p.error)[:3] if not view.noise else ():
+            noise = self.sense(plan.apply(view)).noise
+            if noise:
+                return replace(view, noise=noise)
+        return self.sense(view)
 
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:
