@@ -8,8 +8,8 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock, refit_work
 from numerate.discover.noise import is_gaussian, is_noise
-from numerate.discover.refit import refit
-from numerate.discover.rounding import simplest
+from numerate.discover.refit import Fit, refit
+from numerate.discover.rounding import drop_idle, simplest
 
 FLOOR = 1e-13  # relative errors below this are rounding
 SOLVED = 1e-12
@@ -75,6 +75,9 @@ class Pool:
         n, k = len(self.y), len(ex.constants(tree))
         return n * np.log(max(error, self.floor)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
 
+    def _candidate(self, fit: Fit, source: str) -> Candidate:
+        return Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
+
     def offer(self, tree: ex.Tree, source: str) -> None:
         """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
         self.clock.check()
@@ -94,12 +97,14 @@ class Pool:
             fit = refit(fit.tree, self.X, self.y, self.weights, steps=25)
         if not np.isfinite(fit.error):
             return
-        candidate = Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
+        candidate = self._candidate(fit, source)
+        if fit.error > 1e-7 and (not self.found or candidate.score < self.best.score):
+            candidate = self._candidate(drop_idle(fit, self.X, self.y, self.weights), source)
         self.found.append(candidate)
         self.found.sort(key=lambda c: c.score)
         if self.best is candidate and self.improved is not None:
             self.improved(candidate)
-        if fit.error < SOLVED and self._is_simple(candidate, 1e-9):
+        if candidate.error < SOLVED and self._is_simple(candidate, 1e-9):
             raise Solved
         if self.best is candidate or self._settled is not None:
             self.check_noise()

@@ -162,8 +162,7 @@ class Solver:
         self.plain(view, source)
         if view.k == 1:
             self.curves(view, source)
-        with self.clock.share(0.12 * self.clock.seconds):
-            self.functions(view, source)
+        self.functions(view, source)
         if view.k == 1:
             if not source:
                 self.many(view)
@@ -184,12 +183,10 @@ class Solver:
             return
         good = [p for p in plans if p.error < 0.02]
         self.follow(view, good, source)
-        self.front(view, front, source)
-        if view.k <= 2:
-            self.few(view, source)
         if not grouped:
             self.differences(view, source)
-        if view.k == 3:
+        self.front(view, front, source)
+        if view.k <= 3:
             self.few(view, source)
         self.follow(view, [p for p in plans if p not in good], source)
 
@@ -205,19 +202,19 @@ class Solver:
             self.curves(view, source)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         good = self.good(view, plans)
-        self.follow(view, good[:2], source)
-        with self.clock.share(0.05 * self.clock.seconds):
-            self.functions(view, source)
+        parts = [lambda: self.follow(view, good[:2], source), lambda: self.functions(view, source)]
+        for part in parts if self.pool.noise is not None else reversed(parts):  # a guess of the noise decides nothing
+            part()
         if view.k == 1:
             return
-        if view.k == 3:
-            self.few(view, source)
         front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < 1.2 * view.noise / view.scale:
             self.front(view, front, source)
             front = None
         if not grouped:
             self.differences(view, source)
+        if view.k == 3:
+            self.few(view, source)
         self.peel(view, source)
         self.factor(view, source)
         self.follow(view, good[2:], source)
@@ -246,10 +243,12 @@ class Solver:
         rows = 500
         names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
         designs = spans.function_designs(view, rows, self.pool.allowed)
-        self.offer(spans.span_fits(view, designs, names, self.clock, rows), f"{source} sum with functions")
-        if view.k <= 5 and not view.noise:
-            for functions in spans.quotient_functions(view.P[:rows], self.pool.allowed):
-                self.offer(rational.rationals_with(view, functions, self.clock), f"{source} quotient with functions")
+        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
+            self.offer(spans.span_fits(view, designs, names, self.clock, rows), f"{source} sum with functions")
+            if view.k <= 5 and not view.noise:
+                for functions in spans.quotient_functions(view.P[:rows], self.pool.allowed):
+                    trees = rational.rationals_with(view, functions, self.clock)
+                    self.offer(trees, f"{source} quotient with functions")
 
     def few(self, view: View, source: str) -> None:
         with self.clock.share(0.35 * self.clock.seconds):
