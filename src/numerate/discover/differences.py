@@ -28,7 +28,7 @@ def find_differences(view: View, rows: int = 1000) -> list[tuple[int, int, float
                 level = poly.smooth_residual(V, v.t, same, v.w)[0]
                 if level > 1.03 * full and more > same:
                     level = poly.smooth_residual(V, v.t, more, v.w)[0] if level < 2 * full else level
-                    level = level if level < 0.5 * full else np.inf
+                    level = level if level < 0.8 * full else np.inf
                 if level < min(1.03 * full, 0.3 * np.std(t)):
                     levels.append((level, j, i, sign))
     for _, j, i, sign in sorted(levels):

@@ -23,6 +23,12 @@ class Groups:
     front: list[Fraction]
     rows: list[list[Fraction]]
 
+    def description(self, n: int) -> float:
+        """Length in nats of a description of n rows: residuals, the link's coefficients, the exponents."""
+        link = len(poly.exponents(len(self.rows), DEGREE[len(self.rows)]))
+        exponents = [q for row in [self.front, *self.rows] for q in row]
+        return n * np.log(self.error) + link + sum(abs(q.numerator) + 2 * (q.denominator - 1) for q in exponents)
+
     def apply(self, view: View) -> View:
         """The view with the front divided out, as a function of the groups."""
         return view.over(ex.monomial(view.variables, self.front)).of(
@@ -31,8 +37,12 @@ class Groups:
 
 
 def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: int = 600) -> list[Groups]:
-    """Groups by power units with a free link, fewest first. Inputs of both signs stay themselves."""
-    v = view.head(rows)
+    """Groups by power units with a free link, fewest first. Inputs of both signs stay themselves.
+
+    Under noise the exponents are known less well: more rows, every rounding, and those with the shortest description
+    first.
+    """
+    v = view.head(2 * rows if view.noise else rows)
     y, d = v.t, v.k
     pos = view.positive
     if d < 2 or not pos.any():
@@ -47,18 +57,22 @@ def find_groups(view: View, clock: Clock, seed: int = 0, most: int = 3, rows: in
             break
         fits = [(0.0, np.zeros(d), np.eye(d))] if r == d else _fits(Z, y, r, rng, clock, fits[:1])
         for _, _, B in fits[:2]:
-            for pivots, R in _roundings(B, pos):
+            for pivots, R in _roundings(B, pos, bool(view.noise)):
                 key = (pivots, tuple(map(tuple, R)))
                 if key not in tried:
                     tried.add(key)
                     clock.spend(40 * linear_work(len(y), len(poly.exponents(r, DEGREE[r]))))
-                    g = _with_front(Z, y, pos, pivots, R, DEGREE[r])
-                    if g is not None:
-                        found.append(g)
-                break
+                    found += _with_front(Z, y, pos, pivots, R, DEGREE[r], bool(view.noise))
+                if not view.noise:
+                    break
+        if r == 1 and view.noise and pos.all():
+            found += _of_the_monomial(Z, y, pos)
         if found and min(g.error for g in found) < 1e-5:
             break
     best = min((g.error for g in found), default=0.0)
+    if view.noise:
+        likely = sorted(found, key=lambda g: g.description(len(y)))
+        return [g for g in likely if g.error < 1.5 * best][:6]
     good = [g for g in found if g.error < (1.5 if best > 1e-3 else 6) * best + 1e-6]
     return sorted(good, key=lambda g: (len(g.rows), g.error))
 
@@ -100,9 +114,13 @@ def _work(n: int, r: int, d: int, degree: int, evaluations: int) -> float:
     return 2e-10 * evaluations * n * columns**2
 
 
-def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:
-    for tolerance in (0.03, 0.12, 0.3):
-        e = index.echelon(B, tolerance)
+def _roundings(
+    B: np.ndarray, pos: np.ndarray, noisy: bool = False
+) -> Iterator[tuple[tuple[int, ...], list[list[Fraction]]]]:
+    """The row space of B rounded, finely first; under noise to whole numbers and halves, too."""
+    coarse = [(0.51, (1,)), (0.26, (1, 2))] if noisy else []
+    for tolerance, denominators in [*((t, (1, 2, 3)) for t in (0.03, 0.12, 0.3)), *coarse]:
+        e = index.echelon(B, tolerance, denominators)
         if e is None:
             continue
         mixed = any(row[j] and sum(1 for v in row if v) > 1 for row in e[1] for j in range(len(pos)) if not pos[j])
@@ -111,9 +129,15 @@ def _roundings(B: np.ndarray, pos: np.ndarray) -> Iterator[tuple[tuple[int, ...]
 
 
 def _with_front(
-    Z: np.ndarray, y: np.ndarray, pos: np.ndarray, pivots: tuple[int, ...], R: list[list[Fraction]], degree: int
-) -> Groups | None:
-    """With the groups fixed, the exponents in front by variable projection."""
+    Z: np.ndarray,
+    y: np.ndarray,
+    pos: np.ndarray,
+    pivots: tuple[int, ...],
+    R: list[list[Fraction]],
+    degree: int,
+    noisy: bool = False,
+) -> list[Groups]:
+    """With the groups fixed, the exponents in front by variable projection; under noise also coarser ones, and none."""
     n, d = Z.shape
     free = [j for j in range(d) if j not in pivots and pos[j]]
     t = y / (np.sqrt(np.mean(y**2)) + 1e-300)
@@ -128,11 +152,27 @@ def _with_front(
         return t - Q @ (Q.T @ t), Q
 
     a = _front_exponents(Z, y, t, H, free, residual)
-    front = [index.fraction(v, 0.3, (1, 2)) for v in a]
-    if any(v is None for v in front):
-        return None
-    error = float(np.sqrt(np.mean(residual(np.array([float(v) for v in front]))[0] ** 2)))  # type: ignore[arg-type]
-    return Groups(error, front, R)  # type: ignore[arg-type]
+    fronts = {tuple(index.fraction(v, 0.3, (1, 2)) for v in a)}
+    if noisy:
+        fronts |= {tuple(index.fraction(v, 0.51, (1,)) for v in a), (Fraction(0),) * d}
+    out = []
+    for front in fronts:
+        if None not in front:
+            r = residual(np.array([float(v) for v in front]))[0]  # type: ignore[arg-type]
+            out.append(Groups(float(np.sqrt(np.mean(r**2))), list(front), R))  # type: ignore[arg-type]
+    return out
+
+
+def _of_the_monomial(Z: np.ndarray, y: np.ndarray, pos: np.ndarray) -> list[Groups]:
+    """The product of powers nearest to y as the only group: near a power law the index model cannot tell group from front."""
+    size = np.maximum(np.abs(y), 1e-3 * np.sqrt(np.mean(y**2)))
+    A = np.concatenate([np.ones((len(y), 1)), Z], 1) * size[:, None]
+    e = np.round(np.linalg.lstsq(A, np.log(size) * size, rcond=None)[0][1:])
+    if not e.any() or np.abs(e).max() > 6:
+        return []
+    pivot = int(np.flatnonzero(e)[0])
+    row = [Fraction(int(q)) / int(e[pivot]) for q in e]
+    return _with_front(Z, y, pos, (pivot,), [row], DEGREE[1], noisy=True)
 
 
 def _front_exponents(Z, y, t, H, free, residual) -> np.ndarray:

@@ -75,7 +75,9 @@ def fraction(value: float, tolerance: float, denominators: Sequence[int] = (1, 2
     return None
 
 
-def echelon(B: np.ndarray, tolerance: float = 0.03) -> tuple[tuple[int, ...], list[list[Fraction]]] | None:
+def echelon(
+    B: np.ndarray, tolerance: float = 0.03, denominators: Sequence[int] = (1, 2, 3)
+) -> tuple[tuple[int, ...], list[list[Fraction]]] | None:
     """The row space of B with an identity at some pivots, rounded: (pivots, rows) of the simplest choice, or None."""
     r, d = B.shape
     best = None
@@ -84,7 +86,7 @@ def echelon(B: np.ndarray, tolerance: float = 0.03) -> tuple[tuple[int, ...], li
         if abs(np.linalg.det(M)) < 1e-3:
             continue
         E = np.linalg.solve(M, B)
-        rows = [[fraction(v, tolerance) for v in row] for row in E]
+        rows = [[fraction(v, tolerance, denominators) for v in row] for row in E]
         if any(v is None for row in rows for v in row):
             continue
         distance = max(abs(float(v) - e) for row, exact in zip(rows, E) for v, e in zip(row, exact))  # type: ignore[arg-type]

@@ -1,28 +1,116 @@
 """How noisy the target is, before any formula is known."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from numerate.discover import polynomials as poly
 from numerate.discover.view import View
 
 
-def noise_level(view: View, most_rows: int = 2000) -> float | None:
-    """Standard deviation of the noise of y, if free polynomials of rising degree stop improving; else None.
+SMOOTH = 1e-6  # of the scale of y: a polynomial that comes so close leaves no noise
+SMALL = 0.03  # of the scale of y: noise up to which log t, 1/t and t^2 keep it even and unbiased
 
-    An odd function gains nothing from one even degree, so each degree is compared with the one two below.
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviation of the noise of y, and whether what was taken for it is normally distributed."""
+
+    level: float
+    gaussian: bool
+
+
+def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) -> Noise | None:
+    """The noise of y, if free polynomials of rising degree stop improving; else None.
+
+    Four charts of the target (log t, t, 1/t, t^2), each as a polynomial of the inputs and of their logarithms: what is
+    too rugged for one chart is smooth in another. Where one falls to the last digits there is no noise.
+
+    Args:
+        view: the target as a function of its inputs.
+        X: (n, d) all inputs, where the view has fewer: what it leaves must not depend on them either.
     """
     v = view.head(most_rows)
-    n = len(v.t)
-    scale = np.sqrt(np.mean((v.t * v.w) ** 2)) + 1e-300
-    V = np.where(v.positive, np.log(np.abs(v.P) + 1e-300), v.P)
-    seen: list[float] = []
-    for degree in range(2, 11):
-        if len(poly.exponents(v.k, degree)) > n // 4:
-            break
-        seen.append(poly.smooth_residual(V, v.t, degree, v.w)[0] / scale)
-        if len(seen) > 2 and 1e-7 < seen[-1] < 0.5 and seen[-1] > 0.985 * seen[-3]:
-            return seen[-1] * scale
-    return None
+    inputs = [v.P]
+    if v.positive.any():
+        inputs.insert(0, np.where(v.positive, np.log(np.abs(v.P) + 1e-300), v.P))
+    lowest: tuple[float, np.ndarray | None] = (SMALL * v.scale, None)
+    least = np.inf
+    for name in ("log", "id", "inv", "sq") if v.t.min() > 0 else ("id", "inv", "sq", "log"):
+        outer = replace(v, noise=least if least < SMALL * v.scale else 0.0).outer(name)
+        for U in inputs if outer is not None and outer.usable else ():
+            fits = SmoothFits(U, outer)
+            least = min(least, fits.levels.min(initial=np.inf))
+            if least < SMOOTH * v.scale:
+                return None
+            d = plateau(fits.levels)
+            if d is None:
+                continue
+            found = fits.levels[d], fits.residual(d)
+            if name == "id" and found[0] < 0.5 * v.scale and _without_structure(X, found[1]):
+                return Noise(float(found[0]), is_gaussian(found[1]))
+            lowest = min(lowest, found, key=lambda f: f[0])
+    level, residual = lowest
+    if residual is None or not _without_structure(X, residual):
+        return None
+    return Noise(float(level), is_gaussian(residual))
+
+
+class SmoothFits:
+    """Free polynomials of U: (n, k) of degree 2, 3, ... for the view's target, by one Cholesky factorisation.
+
+    ``levels``: (degrees,) what they leave, per degree of freedom, of y.
+    """
+
+    def __init__(self, U: np.ndarray, v: View) -> None:
+        n = int(np.sum(v.w > 0))
+        degree = poly.best_degree(v.k, n // 4, 10)
+        exps = poly.exponents(v.k, degree)
+        H = np.concatenate([np.ones((len(U), 1)), poly.columns(poly.standardised(U), exps)], 1) * v.w[:, None]
+        self.H = H / (np.linalg.norm(H, axis=0) + 1e-300)
+        self.z = (v.t - np.average(v.t, weights=v.w**2)) * v.w
+        total = np.array([sum(e) for e in exps])
+        self.columns = np.array([1 + np.sum(total <= d) for d in range(2, degree + 1)], int)
+        self.L = _cholesky(self.H.T @ self.H)
+        self.u = solve_triangular(self.L, self.H.T @ self.z, lower=True, check_finite=False)
+        left = self.z @ self.z - np.cumsum(self.u**2)[self.columns - 1]
+        self.levels = np.sqrt(np.maximum(left, 0.0) / (n - self.columns))
+
+    def residual(self, d: int) -> np.ndarray:
+        """What the fit of ``levels[d]`` leaves: (n,)."""
+        p = self.columns[d]
+        c = solve_triangular(self.L[:p, :p].T, self.u[:p], check_finite=False)
+        return self.z - self.H[:, :p] @ c
+
+
+def _cholesky(G: np.ndarray) -> np.ndarray:
+    """Of a Gram matrix of unit columns, with as small a ridge as it needs."""
+    for ridge in (1e-15, 1e-13):
+        try:
+            return np.linalg.cholesky(G + ridge * np.eye(len(G)))
+        except np.linalg.LinAlgError:
+            pass
+    return np.linalg.cholesky(G + 1e-10 * np.eye(len(G)))
+
+
+def plateau(levels: np.ndarray) -> int | None:
+    """Where the levels stop falling: an odd function gains nothing from one even degree, so two degrees count."""
+    return next((d for d in range(2, len(levels)) if levels[d] > 0.985 * levels[d - 2]), None)
+
+
+def _without_structure(X: np.ndarray | None, residual: np.ndarray) -> bool:
+    return X is None or is_noise(X, residual)
+
+
+def is_gaussian(residual: np.ndarray) -> bool:
+    """Whether skewness and kurtosis are those of a normal distribution within four standard errors.
+
+    A wave too fine for any polynomial leaves residuals without structure, too, but of another distribution.
+    """
+    n = len(residual)
+    z = (residual - residual.mean()) / (residual.std() + 1e-300)
+    return bool(abs(np.mean(z**3)) < 4 * np.sqrt(6 / n) and abs(np.mean(z**4) - 3) < 4 * np.sqrt(24 / n))
 
 
 def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock, refit_work
-from numerate.discover.noise import is_noise
-from numerate.discover.refit import refit
-from numerate.discover.rounding import simplest
+from numerate.discover.noise import is_gaussian, is_noise
+from numerate.discover.refit import Fit, refit
+from numerate.discover.rounding import drop_idle, simplest
 
 FLOOR = 1e-13  # relative errors below this are rounding
 SOLVED = 1e-12
@@ -52,13 +52,19 @@ class Pool:
         self.X, self.y, self.weights, self.clock = X, y, weights, clock
         self.allowed, self.improved = allowed, improved
         self.found: list[Candidate] = []
+        self.scale = float(np.sqrt(np.average(y**2, weights=weights))) + 1e-300
         self.noise: float | None = None  # relative to the root mean square of y
+        self.gaussian = False  # whether it is normally distributed
+        self.senses = 8  # how often noise may still be looked for in views of fewer inputs
         self.floor = FLOOR  # errors below this count as this
         self.exact_only = False  # nothing but a fit to the last digits ends the search
         self.patience = 1.0  # of the work until the first such formula
+        self.explained = False  # whether the best formula has simple constants and leaves nothing but Gaussian noise
         self._seen: set[ex.Tree] = set()
+        self._least = np.inf  # error on the rows that candidates are tried on first
         self._settled: float | None = None
         self._looked: Candidate | None = None
+        self._left_over = False  # whether the best formula leaves residuals without structure
 
     @property
     def best(self) -> Candidate:
@@ -68,6 +74,9 @@ class Pool:
         """Description length in nats: residuals, constants, structure."""
         n, k = len(self.y), len(ex.constants(tree))
         return n * np.log(max(error, self.floor)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
+
+    def _candidate(self, fit: Fit, source: str) -> Candidate:
+        return Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
 
     def offer(self, tree: ex.Tree, source: str) -> None:
         """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
@@ -80,20 +89,22 @@ class Pool:
         self.clock.spend(refit_work(len(self.y[some]), ex.size(tree)))
         weights = None if self.weights is None else self.weights[some]
         fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
-        least = max(min((c.error for c in self.found), default=np.inf), self.floor)
-        if fit.error > (3 if self.noise is None else 1.1) * least + 1e-9:
+        if fit.error > (3 if self.noise is None else 1.1) * max(self._least, self.floor) + 1e-9:
             return
+        self._least = min(self._least, fit.error)
         if len(self.y) > 300:
             self.clock.spend(refit_work(len(self.y), ex.size(tree)))
             fit = refit(fit.tree, self.X, self.y, self.weights, steps=25)
         if not np.isfinite(fit.error):
             return
-        candidate = Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
+        candidate = self._candidate(fit, source)
+        if fit.error > 1e-7 and (not self.found or candidate.score < self.best.score):
+            candidate = self._candidate(drop_idle(fit, self.X, self.y, self.weights), source)
         self.found.append(candidate)
         self.found.sort(key=lambda c: c.score)
         if self.best is candidate and self.improved is not None:
             self.improved(candidate)
-        if fit.error < SOLVED and self._is_simple(candidate, 1e-9):
+        if candidate.error < SOLVED and self._is_simple(candidate, 1e-9):
             raise Solved
         if self.best is candidate or self._settled is not None:
             self.check_noise()
@@ -101,25 +112,33 @@ class Pool:
     def check_noise(self) -> None:
         """Raise :class:`Solved` when a simple formula fits as well as a free smooth function does.
 
-        The first such formula may be an accident: the search does as much work again as it took to find it.
+        The first such formula may be an accident: the search does as much work again as it took to find it, and less
+        where nothing speaks for an accident.
         """
         if self.exact_only or not self.found or self.best.source == "constant":
             return
         self._look_for_noise()
-        if self.noise is None or self.best.error > self.noise * (1.004 + 4 / len(self.y)):
+        near = 1.05 if self._left_over else 1.004 + 4 / len(self.y)
+        if self.noise is None or self.best.error > self.noise * near:
             return
         if self._settled is None and self._is_simple(self.best, 0.0):
             self._settled = self.clock.work
-        if self._settled is not None and self.clock.work >= self._settled + self.patience * (1.5 + self._settled):
+        if self._settled is None:
+            return
+        wait = 0.3 + 0.5 * self._settled if self.explained else 1.5 + self._settled
+        if self.clock.work >= self._settled + self.patience * wait:
             raise Solved
 
     def _look_for_noise(self) -> None:
         """Residuals of the best formula without any structure are noise."""
-        if self.noise is not None or self.best is self._looked or self.best.error < 1e-7:
+        if self.best is self._looked or self.best.error < 1e-7:
             return
         self._looked = self.best
-        if self._is_simple(self.best, 0.0) and is_noise(self.X, ex.column(self.best.tree, self.X) - self.y):
-            self.noise = self.best.error
+        r = ex.column(self.best.tree, self.X) - self.y
+        self._left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
+        if self._left_over:
+            self.noise = min(self.best.error, np.inf if self.noise is None else self.noise)
+        self.explained = self._left_over and is_gaussian(r) and self._odd(self.best, 0.0) == 0
 
     @property
     def solved(self) -> bool:
@@ -128,11 +147,14 @@ class Pool:
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""
-        constants = ex.constants(candidate.tree)
-        if self.noise is not None and len(constants) > 3:
-            return False
+        odd, few = self._odd(candidate, width), len(ex.constants(candidate.tree)) <= 3
+        most = 3 if self.noise is None else 1 if few else 0
+        return odd <= most and ex.size(candidate.tree) <= 60
+
+    def _odd(self, candidate: Candidate, width: float) -> int:
+        """How many constants are no simple numbers within their errors."""
         odd = 0
-        for c, error in zip(constants, candidate.standard_errors):
+        for c, error in zip(ex.constants(candidate.tree), candidate.standard_errors):
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
-            odd += simplest(c, near) is None
-        return odd <= (3 if self.noise is None else 1) and ex.size(candidate.tree) <= 60
+            odd += simplest(c, near) is None or (self.noise is not None and abs(c) <= near)
+        return odd

@@ -20,7 +20,7 @@ from numerate.discover.groups import Groups, find_groups
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.monomial import monomials
-from numerate.discover.noise import noise_level
+from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
 from numerate.discover.separate import Separation, pure_powers, separate
@@ -29,6 +29,7 @@ from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+NOISY = 1e-6  # of the scale of a view: more noise than a component that was taken apart has without noise
 
 T = TypeVar("T")
 
@@ -76,23 +77,26 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            with self.clock.share((0.7 if view.noise else 0.5) * self.clock.seconds):
+            share = 0.95 if self.pool.gaussian else 0.7 if view.noise else 0.5
+            with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
-            if not view.noise:
+            if not view.noise and not self.pool.explained:
                 self.last(view)
                 for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
-                    part(view)
+                    if not self.pool.explained:
+                        part(view)
         except Solved:
             if self.pool.solved:
                 raise
-        if self.pool.noise is not None:
+        if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
 
     def again(self, view: View) -> None:
         """Noise that the polynomials did not show."""
         if self.pool.best.error > 1e-4:
+            level = self.pool.best.error if self.pool.noise is None else self.pool.noise
             with self.clock.share(0.25 * self.clock.seconds):
-                self.solve(replace(view, noise=self.pool.best.error * view.scale), "again")
+                self.solve(replace(view, noise=level * view.scale), "again")
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
@@ -130,52 +134,96 @@ class Solver:
             tree = emit(view, A, [ex.ONE, *view.variables], len(A))
             self.offer([] if tree is None else [tree], "linear")
 
-    def with_noise(self, view: View, level: float | None) -> View:
-        if level is None:
+    def with_noise(self, view: View, noise: Noise | None) -> View:
+        if noise is None:
             return view
-        self.pool.noise = level / view.scale
-        return replace(view, noise=level)
+        self.pool.noise, self.pool.gaussian = noise.level / self.pool.scale, noise.gaussian
+        return replace(view, noise=noise.level)
+
+    def sense(self, view: View) -> View:
+        """Noise that shows only in fewer quantities than there are inputs, or that a formula has shown since."""
+        if self.pool.noise is not None:
+            return view if view.noise else replace(view, noise=self.pool.noise * self.pool.scale)
+        if self.pool.senses == 0 or view.k == self.pool.X.shape[1]:
+            return view
+        self.pool.senses -= 1
+        self.clock.spend(2 * linear_work(min(len(view.t), 2000), 150))
+        return self.with_noise(view, _attempt(noise_level, view, self.pool.X))
 
     def solve(self, view: View, source: str, grouped: bool = False) -> None:
         """Everything for one view, cheap parts first."""
         if not view.usable or view.k == 0:
             return
         self.offer(monomials(view), f"{source} monomial")
-        if view.k == 1 and view.noise:
-            self.few(view, source)
+        view = self.sense(view)
+        if view.noise > NOISY * view.scale:
+            self.noisy(view, source, grouped)
+            return
         self.plain(view, source)
         if view.k == 1:
-            with self.clock.share(0.1 * self.clock.seconds):
-                self.offer(self.checked(curves(view)), f"{source} curve")
-        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
-            self.functions(view, source)
+            self.curves(view, source)
+        self.functions(view, source)
         if view.k == 1:
-            if not view.noise:
-                if not source:
-                    self.many(view)
-                self.few(view, source)
+            if not source:
+                self.many(view)
+            self.few(view, source)
             return
-        if not source and not view.noise and not view.positive.all():  # else the groups come first
+        if not source and not view.positive.all():  # else the groups come first
             self.many(view)
         self.peel(view, source)
         self.factor(view, source)
         front = None if grouped or "front" in source else _attempt(find_front, view)
-        if front is not None and front.error < max(1e-3, 1.2 * view.noise / view.scale):
+        if front is not None and front.error < 1e-3:
             self.front(view, front, source)
             front = None
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
-        if not source:
-            view = self.noise_of_groups(view, plans)
-        good = [p for p in plans if p.error < max(0.02, 1.3 * view.noise / view.scale)]
+        noisy = self.sense_in(view, plans)
+        if noisy.noise:
+            self.noisy(noisy, source, grouped)
+            return
+        good = [p for p in plans if p.error < 0.02]
         self.follow(view, good, source)
+        if not grouped:
+            self.differences(view, source)
         self.front(view, front, source)
+        if view.k <= 3:
+            self.few(view, source)
+        self.follow(view, [p for p in plans if p not in good], source)
+
+    def noisy(self, view: View, source: str, grouped: bool) -> None:
+        """The same under noise: groups and the dictionary come first, which fit few constants to all the rows.
+
+        Sums of many columns and components that a polynomial has taken apart are approximants within the noise.
+        """
+        self.plain(view, source)
         if view.k <= 2:
             self.few(view, source)
+        if view.k == 1:
+            self.curves(view, source)
+        plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
+        good = self.good(view, plans)
+        parts = [lambda: self.follow(view, good[:2], source), lambda: self.functions(view, source)]
+        for part in parts if self.pool.noise is not None else reversed(parts):  # a guess of the noise decides nothing
+            part()
+        if view.k == 1:
+            return
+        front = None if grouped or "front" in source else _attempt(find_front, view)
+        if front is not None and front.error < 1.2 * view.noise / view.scale:
+            self.front(view, front, source)
+            front = None
         if not grouped:
             self.differences(view, source)
         if view.k == 3:
             self.few(view, source)
+        self.peel(view, source)
+        self.factor(view, source)
+        self.follow(view, good[2:], source)
+        self.front(view, front, source)
         self.follow(view, [p for p in plans if p not in good], source)
+
+    def curves(self, view: View, source: str) -> None:
+        with self.clock.share(0.1 * self.clock.seconds):
+            self.offer(self.checked(curves(view)), f"{source} curve")
 
     def checked(self, trees: Iterable[ex.Tree]) -> Iterator[ex.Tree]:
         for tree in trees:
@@ -195,24 +243,30 @@ class Solver:
         rows = 500
         names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
         designs = spans.function_designs(view, rows, self.pool.allowed)
-        self.offer(spans.span_fits(view, designs, names, self.clock, rows), f"{source} sum with functions")
-        if view.k <= 5 and not view.noise:
-            for functions in spans.quotient_functions(view.P[:rows], self.pool.allowed):
-                self.offer(rational.rationals_with(view, functions, self.clock), f"{source} quotient with functions")
+        with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
+            self.offer(spans.span_fits(view, designs, names, self.clock, rows), f"{source} sum with functions")
+            if view.k <= 5 and not view.noise:
+                for functions in spans.quotient_functions(view.P[:rows], self.pool.allowed):
+                    trees = rational.rationals_with(view, functions, self.clock)
+                    self.offer(trees, f"{source} quotient with functions")
 
     def few(self, view: View, source: str) -> None:
         with self.clock.share(0.35 * self.clock.seconds):
             trees = few_inputs(view, self.clock, bool(view.noise), self.pool.allowed, self.rows(view))
             self.offer(trees, f"{source} dictionary")
 
-    def noise_of_groups(self, view: View, plans: list[Groups]) -> View:
-        """Noise that shows only in the groups: many inputs, and one group more does not help."""
-        if self.pool.noise is not None or len(plans) < 2:
-            return view
-        best = min(plans, key=lambda p: p.error)
-        if len(best.rows) == max(len(p.rows) for p in plans) and best.error > 0.7 * plans[0].error:
-            return self.with_noise(view, noise_level(best.apply(view)))
-        return view
+    def good(self, view: View, plans: list[Groups]) -> list[Groups]:
+        """The plans that leave no more than the noise, as far as any does."""
+        least = max(view.noise / view.scale, min((p.error for p in plans), default=0.0))
+        return [p for p in plans if p.error < 1.08 * least]
+
+    def sense_in(self, view: View, plans: list[Groups]) -> View:
+        """Noise that shows only in the groups: many inputs."""
+        for plan in sorted(plans, key=lambda p: p.error)[:3] if not view.noise else ():
+            noise = self.sense(plan.apply(view)).noise
+            if noise:
+                return replace(view, noise=noise)
+        return self.sense(view)
 
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
         for plan in plans[:4]:

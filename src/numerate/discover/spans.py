@@ -214,6 +214,8 @@ def plain_designs(view: View, rows: int) -> Iterator[Design | None]:
     """Polynomials, Laurent polynomials, half-integer powers."""
     P = view.P[:rows]
     degree = min({1: 9, 2: 6, 3: 5, 4: 4}.get(view.k, 3), poly.best_degree(view.k, int(0.45 * len(P)), 9))
+    for lower in range(2, degree) if view.noise else ():  # fewer columns leave fewer wrong ones
+        yield polynomial(P, lower)
     yield polynomial(P, degree)
     yield laurent(P, len(P))
     yield halves(P, len(P))

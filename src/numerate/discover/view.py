@@ -36,7 +36,8 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     ),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
 }
-DOMAIN = {"sin": (-np.pi / 2, np.pi / 2), "cos": (0, np.pi), "tan": (-np.pi / 2, np.pi / 2), "exp": (-300, 300)}
+DOMAIN = {"log": (0, np.inf), "sqrt": (0, np.inf), "logit": (0, 1), "rest": (-np.inf, 1), "tanh": (-1, 1)}
+DOMAIN |= {"sin": (-np.pi / 2, np.pi / 2), "cos": (0, np.pi), "tan": (-np.pi / 2, np.pi / 2), "exp": (-300, 300)}
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,26 @@ class View:
         with np.errstate(all="ignore"):
             return replace(self, t=self.t - ex.column(term, self.P), lift=lambda g: lift(ex.add(term, g)))
 
+    def _off(self, name: str) -> np.ndarray:
+        """Rows that noise may have carried out of the domain of an outer function: two standard deviations from its end.
+
+        They are left out, with weight zero.
+        """
+        low, high = _domain(name, float(np.sign(np.median(self.t))))
+        near = 2 * self.noise / np.maximum(self.w, 1e-12 * self.w.max())
+        poles = np.abs(self.t) < near if name == "inv" else False
+        return (self.t < low + near) | (self.t > high - near) | poles
+
     def outer(self, name: str) -> "View | None":
         """The target under an outer function, or None where that is not defined for all of it."""
         g, slope, inverse = OUTER[name]
         if name == "id":
             return self
+        if self.noise and (off := self._off(name)).any():
+            if off.mean() > 0.25:
+                return None
+            inside = replace(self, t=np.where(off, np.median(self.t[~off]), self.t), noise=0.0).outer(name)
+            return None if inside is None else replace(inside, w=np.where(off, 0.0, inside.w), noise=self.noise)
         if name in ("sq", "invsq", "fourth") and not self.one_sign:
             return None
         low, high = DOMAIN.get(name, (-np.inf, np.inf))
@@ -128,6 +144,13 @@ class View:
         w = self.w / np.maximum(dz, 1e-6 * np.median(dz) + 1e-300)
         lift, minus = self.lift, name in ("sq", "invsq", "fourth") and self.t[0] < 0
         return replace(self, t=z, w=w, lift=lambda f: lift(ex.mul(ex.fixed(-1.0), inverse(f)) if minus else inverse(f)))
+
+
+def _domain(name: str, sign: float) -> tuple[float, float]:
+    """Where the outer function of a target of this sign is defined and monotonous."""
+    if name in ("sq", "invsq", "fourth"):
+        return (0.0, np.inf) if sign > 0 else (-np.inf, 0.0)
+    return DOMAIN.get(name, (-np.inf, np.inf))
 
 
 def root(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> View:
