@@ -69,7 +69,7 @@ def behind_sums(task: Task, seeds: tuple[int, ...], steps: int = 150_000) -> Tra
     return Training(model, task, seeds, Adam(3e-2), **settings)
 
 
-def twice(task: Task, seeds: tuple[int, ...], steps: int = 30_000) -> Training:
+def twice(task: Task, seeds: tuple[int, ...], steps: int = 60_000) -> Training:
     """Two layers of NATU, two hidden values; the top and one hidden value are guesses, drawn anew while they fail."""
     unit, again = partial(NATU, guessed=1, below="targets"), Plateau(window=2, improvement=0.1, above=1e-4)
     settings = {"restart": again, "steps": steps, "evaluate_every": 25, "evaluation_size": 500}
@@ -120,8 +120,8 @@ GROUPS = (
         Group(f"Primer's 36 cells, {inputs} inputs", 100, partial(primer, inputs), alone, 0.2 if inputs > 10 else 1)
         for inputs in (2, 10, 100)
     ),
-    *(Group(f"random ranges, {inputs} inputs", 99, partial(anywhere, inputs), alone, 0.1) for inputs in (2, 10)),
-    *(Group(f"label noise of 1 %, {inputs} inputs", 99, partial(noisy, inputs), alone, 0.1) for inputs in (2, 10)),
+    *(Group(f"random ranges, {inputs} inputs", 99, partial(anywhere, inputs), alone) for inputs in (2, 10)),
+    *(Group(f"label noise of 1 %, {inputs} inputs", 99, partial(noisy, inputs), alone, 0.2) for inputs in (2, 10)),
     *(
         Group(
             f"zoo, alone, {inputs} inputs", 100, lambda n=inputs: [SingleModule(o, inputs=n) for o in OPERATIONS], alone

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from numerate.checks import one_of
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters
 from numerate.recurrent.layer import CellLayer
+from numerate.units.base import Unit
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,14 +19,15 @@ class UnitCell(Cell):
     """h' = unit([x; h]); state (h,).
 
     The unit is a sub-module of its owner (``unit_l0``), so its bounds, penalty and formula are found there. A module
-    that takes no generator, such as ``nn.Linear``, draws from torch's own, seeded from the one that is given.
+    that takes no generator, such as ``nn.Linear``, draws from torch's own, seeded from the one that is given. The state
+    enters a unit that is ``stepwise``, such as NATU, without its gradient.
 
     Args:
         input_size, hidden_size: Features of x and of h.
         unit: A class or callable (in_features, out_features, device=, dtype=).
-        initial: h before the first step: a number; or ``"learnt"``, a parameter ``initial`` (H,); or None, the unit's
-            ``neutral`` element, 1 where it multiplies, as from 0 a product never leaves 0, else 0. There the parameter
-            starts.
+        initial: h before the first step: a number; or ``"learnt"``, a parameter ``initial`` (H,); or None, what the
+            unit gives of no input: 1 where it multiplies, as from 0 a product never leaves 0, else 0; of a NATU, 1 - g.
+            There the parameter starts.
     """
 
     unit: Callable[..., nn.Module] = nn.Linear
@@ -55,20 +57,25 @@ class UnitCell(Cell):
         else:
             _draw_from(generator, p["unit"], draw)
         if "initial" in p:
-            nn.init.constant_(p["initial"], self.neutral(p))
+            with torch.no_grad():
+                p["initial"].copy_(torch.as_tensor(self.neutral(p)))
 
-    def neutral(self, p: Parts) -> float:
-        """What the unit says of itself; 0 for modules that are no units."""
-        return getattr(p["unit"], "neutral", 0.0)
+    def neutral(self, p: Parts) -> float | Tensor:
+        """What the unit gives of no input; a module that is no unit may have a number ``neutral``, else 0."""
+        unit = p["unit"]
+        return unit.empty() if isinstance(unit, Unit) else getattr(unit, "neutral", 0.0)
 
     def initial_state(self, batch: int, like: Tensor, p: Parts) -> State:
         if isinstance(self.initial, str):
             return (p["initial"].to(like).expand(batch, -1),)
         start = self.neutral(p) if self.initial is None else self.initial
+        if isinstance(start, Tensor):
+            return (start.to(like).expand(batch, -1),)
         return (like.new_full((batch, self.hidden_size), start),)
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
-        h = p["unit"](torch.cat((gx, state[0]), -1))
+        before = state[0].detach() if getattr(p["unit"], "stepwise", False) else state[0]
+        h = p["unit"](torch.cat((gx, before), -1))
         if h.shape[-1] != self.hidden_size:
             name, wanted, got = type(p["unit"]).__name__, self.hidden_size, h.shape[-1]
             raise ValueError(f"the unit's output is the next state: it must have {wanted} features, {name} gives {got}")

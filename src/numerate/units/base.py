@@ -50,6 +50,9 @@ class Unit(nn.Module):
     neutral: ClassVar[float] = 0.0
     """What a unit that has chosen no input gives: 0, the empty sum; 1, the empty product, for those that multiply."""
 
+    stepwise: ClassVar[bool] = False
+    """Whether, as a recurrent cell, it learns each step from the error of that step's output alone."""
+
     matrices_together: ClassVar[Literal["max", "mean"]] = "max"
     """How the sparsity errors of several matrices become one, as the published numbers have it."""
 
@@ -93,6 +96,10 @@ class Unit(nn.Module):
             return next(self.parameters()).new_full((), float("nan"))
         errors = torch.stack([weight_sparsity_error(part) for part in parts.values()])
         return errors.mean() if one_of("together", together, ("max", "mean")) == "mean" else errors.amax()
+
+    def empty(self) -> float | Tensor:
+        """What it gives of no input, as it is now: where its state starts as a recurrent cell. ``neutral``, or (O,)."""
+        return self.neutral
 
     def penalty(self) -> Tensor:
         """The unit's own regulariser, without its weight; zero where its paper has none."""

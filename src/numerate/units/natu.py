@@ -19,8 +19,10 @@ SMALLEST = 1e-35
 """Of a number whose logarithm is taken, and of what is divided by."""
 WIDEST = 1e6
 """Of the factors by which a layer below is asked to change."""
+FARTHEST = 2.0
+"""That a weight from -1 to 1 can be from where it should be: steeper slopes tell of an input that hardly varies."""
 UNRESOLVED = 100.0
-"""A target smaller than this many roundings of the answer is lost to them."""
+"""A target smaller than this many roundings of the answer, or a spread of so few, is lost to them."""
 
 
 def caught(weight: Tensor) -> Tensor:
@@ -57,14 +59,17 @@ def slopes(error: Tensor, x: Tensor, share: Tensor) -> Tensor:
     """How ``error`` grows with each input, as in a regression on that input alone, with an offset.
 
     error, share: (n, O), x: (n, I) -> (O, I). Adding a number to an input, or to the error, changes nothing; a scale
-    of an input divides its slopes. ``share``: the weight of each example.
+    of an input divides its slopes. An input that is constant but for rounding, as a first state is, has none.
+    ``share``: the weight of each example.
     """
+    size = x.abs().mean(0)
     x = x - x.mean(0)
     scale = x.abs().mean(0) + SMALLEST
+    varies = (scale > UNRESOLVED * torch.finfo(x.dtype).eps * size).to(x.dtype)
     x, share = x / scale, (share / (share.sum(0) + 1e-6)).transpose(0, 1)
     mean = share @ x
     covariance = (share * error.transpose(0, 1)) @ x - mean * (share * error.transpose(0, 1)).sum(1, keepdim=True)
-    return covariance / (share @ (x * x) - mean * mean + 1e-12) / scale
+    return varies * covariance / (share @ (x * x) - mean * mean + 1e-12) / scale
 
 
 def relative_error(value: Tensor, target: Tensor) -> Tensor:
@@ -166,6 +171,7 @@ class _Fitted(torch.autograd.Function):
         to_sum = slopes(total - target, x, known)
         to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
         to_gate = comparison_of(known * relative_error(total, target), known * relative_error(power, target))
+        to_sum, to_power = to_sum.clamp(-FARTHEST, FARTHEST), to_power.clamp(-FARTHEST, FARTHEST)
         if ctx.guessed:
             learns = (torch.arange(len(gate), device=gate.device) >= ctx.guessed).to(x.dtype)
             to_sum, to_power, to_gate = to_sum * learns[:, None], to_power * learns[:, None], to_gate * learns
@@ -200,6 +206,10 @@ class NATU(Unit):
     matters. The layer below gets the ordinary gradient. A batch of several examples is needed, and a loss that is a
     mean of squared errors; with another one the target lies in the same direction, nearer or farther.
 
+    As a recurrent cell it learns each step from that step's own target, so a loss over all steps must be a sum over
+    time of means over the batch, ``len(y) * mse_loss(outputs, y)``. The state starts at 1 - g, what the unit gives of
+    no input.
+
     Two layers learn by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
     of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A NATU
     below a guessed one that sends it targets learns exactly, if all its outputs but one are guessed, and guessed right.
@@ -228,6 +238,7 @@ class NATU(Unit):
 
     bounds = {"sum_weight": (-1.0, 1.0), "power_weight": (-1.0, 1.0), "gate": (0.0, 1.0)}
     levels = {"sum_weight": LEVELS, "power_weight": LEVELS, "gate": (0.0, 1.0)}
+    stepwise = True
     sum_weight: nn.Parameter
     power_weight: nn.Parameter
     gate: nn.Parameter
@@ -282,6 +293,10 @@ class NATU(Unit):
 
     def effective_weights(self) -> dict[str, Tensor]:
         return {"sum_weight": caught(self.sum_weight), "power_weight": caught(self.power_weight)}
+
+    def empty(self) -> Tensor:
+        """1 - g: 0, the empty sum, or 1, the empty product, by the gate; without a gradient. (O,)"""
+        return (1 - self.gate).detach()
 
     def coefficients(self) -> dict[str, Tensor]:
         return {"gate": self.gate}

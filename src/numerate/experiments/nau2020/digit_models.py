@@ -16,13 +16,16 @@ class DigitNetwork(nn.Module):
     Of images in one row, (N, 784), it makes sequences of each of ``lengths`` and gives its outputs length by length,
     (M, 1); every image is read once.
 
+    A unit that is ``stepwise``, such as NATU, learns from all steps at once, each a row of one batch: its states come
+    without a gradient.
+
     After a call in training, ``inputs`` are the means of the cell's inputs, [x_t, h_{t-1}], over all steps and
     sequences of the batch: R_z wants them.
 
     Args:
         cell: a unit of (2, 1), on [x_t, h_{t-1}]; None: torch's LSTM with one hidden value; ``"sum"`` or ``"product"``:
             exact.
-        initial: h before the first step.
+        initial: h before the first step; None: what the unit gives of no input.
         logarithms: whether R_z sees the logarithms of the inputs, as the released code has it for NAC•,NMU.
         lengths: of sequences that are made of images in one row.
     """
@@ -30,7 +33,7 @@ class DigitNetwork(nn.Module):
     def __init__(
         self,
         cell: Callable[[int, int], nn.Module] | Literal["sum", "product"] | None,
-        initial: float = 0.0,
+        initial: float | None = 0.0,
         logarithms: bool = False,
         lengths: Sequence[int] = (),
     ) -> None:
@@ -52,14 +55,22 @@ class DigitNetwork(nn.Module):
             return numbers.cumsum(0) if self.exact == "sum" else numbers.cumprod(0)
         if isinstance(self.cell, _LSTMStep):
             return self.cell(numbers)
-        h, outputs, seen = torch.full_like(numbers[0], self.initial), [], []
+        outputs, seen = self._along(numbers)
+        self.inputs = self._means(seen)
+        if self.training and getattr(self.cell, "stepwise", False):
+            return self.cell(torch.cat((numbers, seen[..., 1:].detach()), -1))
+        return outputs
+
+    def _along(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The cell's outputs (L, B, 1), and what it is given, [x_t, h_{t-1}], (L, B, 2)."""
+        start = self.cell.empty() if self.initial is None else self.initial
+        h, outputs, seen = torch.zeros_like(numbers[0]) + start, [], []
         for number in numbers.unbind(0):
             given = torch.cat((number, h), -1)
             h = self.cell(given)
             outputs.append(h)
             seen.append(given)
-        self.inputs = self._means(torch.stack(seen))
-        return torch.stack(outputs)
+        return torch.stack(outputs), torch.stack(seen)
 
     def _means(self, seen: Tensor) -> Tensor:
         """(L, B, 2) -> (2,)"""

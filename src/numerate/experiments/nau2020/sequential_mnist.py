@@ -24,10 +24,11 @@ from numerate.results import Row
 from numerate.results.outcome import below_threshold
 from numerate.stats import upper_mean, wilson
 from numerate.tasks import DigitSequences
-from numerate.train import NetworkTraining, Penalty
+from numerate.train import Adam, NetworkTraining, Penalty, Settings
 from numerate.units import (
     NAC,
     NALU,
+    NATU,
     NAU,
     NMRU,
     NMU,
@@ -125,11 +126,16 @@ def recipes(figure: Figure) -> dict[str, Recipe]:
 
 
 def later(figure: Figure) -> dict[str, Recipe]:
-    """Units that came after the paper, trained if they are asked for; NMRU without R_z, which knows no reciprocals."""
+    """Units that came after the paper, trained if they are asked for; NMRU without R_z, which knows no reciprocals.
+
+    NATU is the same for sum and product: no penalty, and a state that starts where its gate says.
+    """
+    quickly = Adam(parameters={"cell.*": Settings(1e-2, beta2=0.99)})
+    natu = {"NATU": Recipe(partial(digit_network, cell=NATU, initial=None), quickly)}
     if figure.operation == "sum":
-        return {}
+        return natu
     r_z = (R_Z["product"],) if figure.regularised else ()
-    return {
+    return natu | {
         "Stochastic NMU": Recipe(partial(digit_network, cell=StochasticNMU, initial=1.0), penalties=(SPARSE, *r_z)),
         "NMRU": Recipe(partial(digit_network, cell=NMRU, initial=1.0), penalties=(SPARSE,)),
     }
