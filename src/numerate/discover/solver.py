@@ -19,10 +19,12 @@ from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
+from numerate.discover.merges import merged
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
+from numerate.discover.scans import scan_fits
 from numerate.discover.separate import Separation, pure_powers, separate
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
@@ -144,11 +146,16 @@ class Solver:
         if view.k == 1 and view.noise:
             self.few(view, source)
         self.plain(view, source)
+        if not view.noise and not source.endswith("merged"):
+            self.merge(view, source)
         if view.k == 1:
+            self.scan(view, source)
             with self.clock.share(0.1 * self.clock.seconds):
                 self.offer(self.checked(curves(view)), f"{source} curve")
         with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
+        if view.k > 1:
+            self.scan(view, source)
         if view.k == 1:
             if not view.noise:
                 if not source:
@@ -226,6 +233,19 @@ class Solver:
         if plan is not None:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.solve(plan.apply(view), f"{source} front")
+
+    def scan(self, view: View, source: str) -> None:
+        """One constant inside; components of a target are known nearly as well as the target itself."""
+        if view.noise < 1e-5 * view.scale:
+            with self.clock.share(0.12 * self.clock.seconds):
+                self.offer(scan_fits(view, self.clock, self.pool.allowed), f"{source} scan")
+
+    def merge(self, view: View, source: str) -> None:
+        """Inputs that enter by one quantity of them."""
+        inner = _attempt(merged, view, self.clock)
+        if inner is not None:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.solve(inner, f"{source} merged")
 
     def differences(self, view: View, source: str) -> None:
         self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))

@@ -34,6 +34,16 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
         lambda t: 1 / (1 - t),
         lambda f: ex.add(ex.ONE, ex.mul(ex.fixed(-1.0), ("exp", f))),
     ),
+    "more": (
+        lambda t: np.log(1 + t),
+        lambda t: 1 / (1 + t),
+        lambda f: ex.add(("exp", f), ex.fixed(-1.0)),
+    ),
+    "bose": (
+        lambda t: np.log(1 + 1 / t),
+        lambda t: 1 / (t * (1 + t)),
+        lambda f: ex.power(ex.add(("exp", f), ex.fixed(-1.0)), -1),
+    ),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
 }
 DOMAIN = {"sin": (-np.pi / 2, np.pi / 2), "cos": (0, np.pi), "tan": (-np.pi / 2, np.pi / 2), "exp": (-300, 300)}
