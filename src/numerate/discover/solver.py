@@ -24,13 +24,15 @@ from numerate.discover.monomial import monomials
 from numerate.discover.noise import noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
+from numerate.discover.products import product_fits
 from numerate.discover.scans import scan_fits
-from numerate.discover.separate import Separation, pure_powers, separate
+from numerate.discover.separate import Separation, pure_powers, separate, simplified
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+NEARLY = 1e-5  # noise below this, relative to the target: a component that is known nearly as well as the target
 
 T = TypeVar("T")
 
@@ -143,7 +145,7 @@ class Solver:
         if not view.usable or view.k == 0:
             return
         self.offer(monomials(view), f"{source} monomial")
-        if view.k == 1 and view.noise:
+        if view.k == 1 and view.noise > NEARLY * view.scale:
             self.few(view, source)
         self.plain(view, source)
         if not view.noise and not source.endswith("merged"):
@@ -155,11 +157,13 @@ class Solver:
         with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
         if view.k > 1:
+            if not view.noise:
+                self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
             self.scan(view, source)
         if view.k == 1:
-            if not view.noise:
-                if not source:
-                    self.many(view)
+            if not view.noise and not source:
+                self.many(view)
+            if view.noise <= NEARLY * view.scale:
                 self.few(view, source)
             return
         if not source and not view.noise and not view.positive.all():  # else the groups come first
@@ -236,7 +240,7 @@ class Solver:
 
     def scan(self, view: View, source: str) -> None:
         """One constant inside; components of a target are known nearly as well as the target itself."""
-        if view.noise < 1e-5 * view.scale:
+        if view.noise <= NEARLY * view.scale:
             with self.clock.share(0.12 * self.clock.seconds):
                 self.offer(scan_fits(view, self.clock, self.pool.allowed), f"{source} scan")
 
@@ -289,10 +293,12 @@ class Solver:
             return
         w = outer.w * (np.abs(view.t / values) if s.name == "log" else 1.0)
         noise = max(s.errors[first], 1e-12 * view.scale)
-        for tree in self.component(outer.P[:, mine], values, w, noise):
+        found = [(tree, 10 * noise) for tree in self.component(outer.P[:, mine], values, w, noise)]
+        simple = [plain for tree, _ in found if (plain := simplified(tree, s.name)) is not None]
+        for tree, left in [(plain, 0.0) for plain in simple[:1]] + found:
             there = ex.substitute(tree, [ex.var(i) for i in mine])
             rest = outer.over(there) if s.name == "log" else outer.minus(there)
-            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, 10 * noise))
+            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, left))
             if rest.usable:
                 inner = Solver(self.pool, self.clock, self.seed, self.depth + 1)
                 inner.solve(rest, source)
