@@ -147,11 +147,11 @@ def product_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows:
         return
     n, p = logs.F.shape
     clock.spend(4e-5 * p + 2e-11 * n * p**2 + 1e-9 * len(made) * p**2)
-    for i, found in enumerate(large.best_pairs(logs.base, logs.F, T, top=6, check=clock.check)):
-        for rest, chosen in found[:2]:
-            tree = logs.formula(made[i], T[:, i], chosen) if rest < SURE else None
-            if tree is not None:
-                yield tree
+    alone, pairs = logs.alone(T), large.best_pairs(logs.base, logs.F, T, check=clock.check)
+    for i, view in enumerate(made):
+        chosen = alone[i] + [pair for rest, pair in pairs[i][:2] if rest < SURE]
+        trees = (logs.formula(view, T[:, i], some) for some in chosen[:2])
+        yield from (tree for tree in trees if tree is not None)
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,30 @@ class Logs:
         base = np.stack([np.ones(len(P)), *np.log(np.abs(P)).T, *[ex.column(q, P) for q in inside]], 1)
         return cls(P.shape[1], base, inside, *logarithms(P, allowed))
 
+    def alone(self, T: np.ndarray) -> list[list[tuple[int, ...]]]:
+        """For each target the factors that explain it without another; none at all where the base does."""
+        Q = np.linalg.qr(self.base / np.linalg.norm(self.base, axis=0))[0]
+        rest, F = (M - Q @ (Q.T @ M) for M in (T, self.F))
+        length = np.linalg.norm(rest, axis=0)
+        got = (F.T @ rest) ** 2 / ((np.einsum("np,np->p", F, F) + 1e-300)[:, None] * (length**2 + 1e-300))
+        nothing = length < 1e-9 * np.linalg.norm(T - T.mean(0), axis=0)
+        return [
+            [()] if nothing[t] else [(int(i),) for i in np.argsort(-got[:, t])[:1] if 1 - got[i, t] < SURE]
+            for t in range(T.shape[1])
+        ]
+
     def formula(self, view: View, z: np.ndarray, chosen: tuple[int, ...]) -> ex.Tree | None:
         """Exponents by least squares, those that are nothing left out, the others rounded where they are fractions."""
-        A = np.concatenate([self.base, self.F[:, list(chosen)]], 1)
-        used = _needed(A, z)
-        if used is None or len(used) == 1:
-            return None
+        for some in dict.fromkeys(((), chosen[:1], chosen[1:], chosen)):
+            A = np.concatenate([self.base, self.F[:, list(some)]], 1)
+            used = _needed(A, z)
+            if used is not None:
+                return self._written(view, z, A, used, some) if len(used) > 1 else None
+        return None
+
+    def _written(
+        self, view: View, z: np.ndarray, A: np.ndarray, used: list[int], chosen: tuple[int, ...]
+    ) -> ex.Tree | None:
         powers: list[ex.Tree] = []
         exponents: list[ex.Tree] = []
         for j, q in zip(used, np.linalg.lstsq(A[:, used], z, rcond=None)[0]):

@@ -197,6 +197,11 @@ class Solver:
         rows = 500
         names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
         self.offer(spans.span_fits(view, spans.plain_designs(view, rows), names, self.clock, rows), f"{source} sum")
+        if view.k <= 2 and not view.noise:
+            for one in (ex.ONE, ex.fixed(-1.0)):
+                less = view.minus(one)
+                fits = spans.span_fits(less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows)
+                self.offer(fits, f"{source} less one")
         with self.clock.share(0.1 * self.clock.seconds):
             self.offer(rational.rationals(view, self.clock), f"{source} quotient")
             if not view.noise:
