@@ -185,6 +185,14 @@ def laws(seed: int, n: int = 1000) -> Iterator[Problem]:
     return _written(formula_laws.LAWS, "laws", seed, n)
 
 
+def laws_a(seed: int, n: int = 1000) -> Iterator[Problem]:
+    return _written(dict(list(formula_laws.MORE.items())[0::2]), "laws A", seed, n)
+
+
+def laws_b(seed: int, n: int = 1000) -> Iterator[Problem]:
+    return _written(dict(list(formula_laws.MORE.items())[1::2]), "laws B", seed, n)
+
+
 def _written(formulas: dict[str, tuple[str, formula_laws.Ranges]], suite: str, seed: int, n: int) -> Iterator[Problem]:
     for k, (name, (text, ranges)) in enumerate(formulas.items()):
         yield drawn(name, suite, text, ranges, (seed, k), n)
@@ -200,4 +208,6 @@ SUITES: dict[str, Callable[[int], Iterator[Problem]]] = {
     "unseen": unseen,
     "random": random,
     "laws": laws,
+    "laws-a": laws_a,
+    "laws-b": laws_b,
 }

@@ -35,7 +35,8 @@ def families(x: np.ndarray) -> Iterator[list[list[ex.Tree]]]:
     yield [[("exp", ex.mul(ex.const(s * w), X))] for w in rates[:3] for s in (-1.0, 1.0)]
     yield [[("exp", ex.mul(ex.const(-w), X)), ("exp", ex.mul(ex.const(-3 * w), X))] for w in rates[:3]]
     low = float(x.min())
-    shift = [_shift(spread * s - low) for s in (0.1, 1.0)]
+    high = float(x.max())
+    shift = [_shift(spread * s - low) for s in (0.1, 1.0)] + [_shift(spread * s + high, -1.0) for s in (0.1, 1.0)]
     yield [[("log", a)] for a in shift]
     yield [[("power", a, ex.const(p))] for a, p in product(shift, (-1.0, 0.5, 1.5))]
     if low > 0:
@@ -45,8 +46,8 @@ def families(x: np.ndarray) -> Iterator[list[list[ex.Tree]]]:
         yield [[ex.mul(("power", X, ex.const(p)), damped)] for p in (-0.5, 0.5, 1.5)]
 
 
-def _shift(d: float) -> ex.Tree:
-    return ex.add(X, ex.const(d))
+def _shift(d: float, sign: float = 1.0) -> ex.Tree:
+    return ex.add(X if sign > 0 else ex.mul(ex.fixed(-1.0), X), ex.const(d))
 
 
 def curves(view: View, rows: int = 200) -> Iterator[ex.Tree]:

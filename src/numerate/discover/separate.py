@@ -9,7 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
+from numerate.discover.rounding import simplest
 from numerate.discover.view import View
 
 DEGREE = {1: 14, 2: 9, 3: 6, 4: 4}
@@ -104,6 +106,18 @@ def _refined(outer: View, name: str, components: list[list[int]], rows: int) -> 
         values.append(d @ c[start : start + d.shape[1]])
         start += d.shape[1]
     return Separation(name, components, values, error, errors)
+
+
+def simplified(tree: ex.Tree, name: str, width: float = 1e-5) -> ex.Tree | None:
+    """A component without the constant that it shares with the others, its own rounded; None if one is not simple."""
+    kind = "mul" if name == "log" else "add"
+    if tree[0] == kind:
+        tree = (kind, *[part for part in tree[1:] if part[0] != "c"])
+        tree = tree[1] if len(tree) == 2 else tree
+    near = [simplest(c, width * abs(c)) for c in ex.constants(tree)]
+    if len(tree) < 2 or tree[0] == "c" or any(n is None or n[1] == 0.0 for n in near):
+        return None
+    return ex.with_constants(tree, [n[1] for n in near if n is not None])
 
 
 def pure_powers(P: np.ndarray, s: Separation) -> tuple[list[Fraction | int], list[int]] | None:

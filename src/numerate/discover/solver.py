@@ -19,17 +19,20 @@ from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
+from numerate.discover.merges import merged
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
-from numerate.discover.separate import Separation, pure_powers, separate
+from numerate.discover.products import product_fits
+from numerate.discover.scans import scan_fits
+from numerate.discover.separate import Separation, pure_powers, separate, simplified
 from numerate.discover.sparse import emit
 from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
-NOISY = 1e-6  # of the scale of a view: more noise than a component that was taken apart has without noise
+NEARLY = 1e-5  # noise below this, relative to the target: a component that is known nearly as well as the target
 
 T = TypeVar("T")
 
@@ -156,15 +159,22 @@ class Solver:
             return
         self.offer(monomials(view), f"{source} monomial")
         view = self.sense(view)
-        if view.noise > NOISY * view.scale:
+        if view.noise > NEARLY * view.scale:
             self.noisy(view, source, grouped)
             return
         self.plain(view, source)
+        if not view.noise and not source.endswith("merged"):
+            self.merge(view, source)
         if view.k == 1:
+            self.scan(view, source)
             self.curves(view, source)
         self.functions(view, source)
+        if view.k > 1:
+            if not view.noise:
+                self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
+            self.scan(view, source)
         if view.k == 1:
-            if not source:
+            if not view.noise and not source:
                 self.many(view)
             self.few(view, source)
             return
@@ -234,6 +244,11 @@ class Solver:
         rows = 500
         names = ("id", "sq", "inv", "log") if view.noise else spans.OUTERS
         self.offer(spans.span_fits(view, spans.plain_designs(view, rows), names, self.clock, rows), f"{source} sum")
+        if view.k <= 2 and not view.noise:
+            for one in (ex.ONE, ex.fixed(-1.0)):
+                less = view.minus(one)
+                fits = spans.span_fits(less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows)
+                self.offer(fits, f"{source} less one")
         with self.clock.share(0.1 * self.clock.seconds):
             self.offer(rational.rationals(view, self.clock), f"{source} quotient")
             if not view.noise:
@@ -281,6 +296,19 @@ class Solver:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.solve(plan.apply(view), f"{source} front")
 
+    def scan(self, view: View, source: str) -> None:
+        """One constant inside; components of a target are known nearly as well as the target itself."""
+        if view.noise <= NEARLY * view.scale:
+            with self.clock.share(0.12 * self.clock.seconds):
+                self.offer(scan_fits(view, self.clock, self.pool.allowed), f"{source} scan")
+
+    def merge(self, view: View, source: str) -> None:
+        """Inputs that enter by one quantity of them."""
+        inner = _attempt(merged, view, self.clock)
+        if inner is not None:
+            with self.clock.share(0.4 * self.clock.seconds):
+                self.solve(inner, f"{source} merged")
+
     def differences(self, view: View, source: str) -> None:
         self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))
         pairs = _attempt(find_differences, view)
@@ -323,10 +351,12 @@ class Solver:
             return
         w = outer.w * (np.abs(view.t / values) if s.name == "log" else 1.0)
         noise = max(s.errors[first], 1e-12 * view.scale)
-        for tree in self.component(outer.P[:, mine], values, w, noise):
+        found = [(tree, 10 * noise) for tree in self.component(outer.P[:, mine], values, w, noise)]
+        simple = [plain for tree, _ in found if (plain := simplified(tree, s.name)) is not None]
+        for tree, left in [(plain, 0.0) for plain in simple[:1]] + found:
             there = ex.substitute(tree, [ex.var(i) for i in mine])
             rest = outer.over(there) if s.name == "log" else outer.minus(there)
-            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, 10 * noise))
+            rest = replace(rest.of([ex.var(i) for i in others]), noise=max(view.noise, left))
             if rest.usable:
                 inner = Solver(self.pool, self.clock, self.seed, self.depth + 1)
                 inner.solve(rest, source)

@@ -7,7 +7,7 @@ says for every outer function g at once whether g(t) lies in the span; only then
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -141,6 +141,16 @@ def laurent_waves(P: np.ndarray) -> Iterator[Design | None]:
         yield Design("laurent waves", np.concatenate(columns, 1), all_trees)
 
 
+def tensor_waves(P: np.ndarray) -> Design | None:
+    """All products of one, x, sin x, cos x over the inputs."""
+    k = P.shape[1]
+    if not 2 <= k <= 4 or np.abs(P).max() > 20:
+        return None
+    choices = [[ex.ONE, ("sin", x), ("cos", x), x] for x in (ex.var(i) for i in range(k))]
+    trees = [ex.mul(*[f for f in fs if not ex.is_one(f)] or [ex.ONE]) for fs in product(*choices)]
+    return Design("tensor waves", np.stack([ex.column(t, P) for t in trees], 1), trees)
+
+
 def quotient_functions(P: np.ndarray, allowed: frozenset[str] | None) -> Iterator[tuple[ex.Tree, ...]]:
     """Functions that may enter a quotient of polynomials."""
     k = P.shape[1]
@@ -156,6 +166,13 @@ def quotient_functions(P: np.ndarray, allowed: frozenset[str] | None) -> Iterato
             yield (("sin", x), ("cos", x))
         if (allowed is None or "sqrt" in allowed) and k < 4 and (P[:, i] > 0).all():
             yield (("sqrt", x),)
+        if (allowed is None or "log" in allowed) and k < 4 and (P[:, i] > 0).all():
+            yield (("log", x),)
+    for i, j in combinations(range(k), 2) if k < 4 else ():
+        if allowed is None or "exp" in allowed:
+            yield tuple(("exp", ex.mul(minus, V[q])) for q in (i, j))
+        if (allowed is None or "log" in allowed) and (P[:, [i, j]] > 0).all():
+            yield tuple(("log", V[q]) for q in (i, j))
 
 
 def worth(view: View, design: Design, name: str, rows: int) -> View | None:
@@ -231,3 +248,4 @@ def function_designs(view: View, rows: int, allowed: frozenset[str] | None) -> I
                 break
     if allowed is None or {"sin", "cos"} <= allowed:
         yield from laurent_waves(P)
+        yield tensor_waves(P)

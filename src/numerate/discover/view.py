@@ -34,6 +34,16 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
         lambda t: 1 / (1 - t),
         lambda f: ex.add(ex.ONE, ex.mul(ex.fixed(-1.0), ("exp", f))),
     ),
+    "more": (
+        lambda t: np.log(1 + t),
+        lambda t: 1 / (1 + t),
+        lambda f: ex.add(("exp", f), ex.fixed(-1.0)),
+    ),
+    "bose": (
+        lambda t: np.log(1 + 1 / t),
+        lambda t: 1 / (t * (1 + t)),
+        lambda f: ex.power(ex.add(("exp", f), ex.fixed(-1.0)), -1),
+    ),
     "tanh": (np.arctanh, lambda t: 1 / (1 - t * t), lambda f: ("tanh", f)),
 }
 DOMAIN = {"log": (0, np.inf), "sqrt": (0, np.inf), "logit": (0, 1), "rest": (-np.inf, 1), "tanh": (-1, 1)}
