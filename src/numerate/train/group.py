@@ -75,6 +75,7 @@ class Group:
         saved, trained = time.perf_counter(), False
         self._restore_or_start()
         self.started = saved - self.seconds_before
+        report.resume(self.name, self.state.step * len(self.each))
         every, steps = self.training.evaluate_every, self.training.steps
         while True:
             if self.state.step // every == len(self.curves["validation"]):

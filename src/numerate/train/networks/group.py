@@ -190,6 +190,7 @@ class NetworkGroup:
         saved = time.perf_counter()
         self._restore_or_start()
         self.started = saved - self.seconds_before
+        report.resume(self.name, self.done * len(self.runs))
         pause, steps, trained = checkpoint_seconds, self.training.steps, False
         while True:
             if self.done == self._due():
