@@ -22,7 +22,7 @@ from numerate.train.stack import Run
 from numerate.units import sparsity_error
 
 MEASURED_AT_ONCE = 8
-"""Evaluations whose sparsity is computed together: to tell torch what to do takes longer than to do it."""
+"""Evaluations whose sparsity is computed together: launching the operations takes longer than computing them."""
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
 MOST_POINTS = 200
@@ -124,7 +124,7 @@ class Group:
         return [(int(t), np.flatnonzero(times == t).tolist()) for t in np.unique(times[times >= 0])]
 
     def _restart_stuck(self, at: int) -> None:
-        """Members that the window of their last evaluations calls stuck; Adam begins anew with them."""
+        """Restart members that their last evaluations show to be stuck; Adam starts over with them."""
         rule = self.training.restart
         if not isinstance(rule, Plateau):
             return
