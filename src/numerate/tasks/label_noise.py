@@ -31,6 +31,8 @@ class LabelNoise:
     def __post_init__(self) -> None:
         if lacking := [name for name in ("inputs", "outputs", "draws", "examples") if not hasattr(self.task, name)]:
             raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
+        if isinstance(self.task, LabelNoise):
+            raise ValueError("task has label noise already; give one noise")
         if not 0 <= self.noise < math.inf:
             raise ValueError(f"noise must be a number of 0 or more, got {self.noise!r}")
 
