@@ -243,6 +243,7 @@ def test_lists_name_units_tasks_and_experiments(numerate):
     assert re.search(r"^NACMul +nac_mul +NAC•, products and quotients of sizes\. *$", units, re.MULTILINE)
     assert "SingleModule" in numerate("list", "tasks").stdout
     assert "ten_parameter_function" in numerate("list", "tasks").stdout
+    assert "random_ranges" not in numerate("list", "tasks").stdout  # a function, but not of a task
     assert "primer2022/table11" in numerate("list").stdout
 
 

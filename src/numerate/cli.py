@@ -163,12 +163,13 @@ def _squeezed(name: str) -> str:
 
 
 def _is_listed(exported: Any, what: str) -> bool:
-    """Units are modules; tasks are classes with examples or batches, and functions that make one."""
+    """Units are modules; tasks are classes with examples or batches, and functions that return one."""
     from torch import nn
 
     if what == "units":
         return isinstance(exported, type) and issubclass(exported, nn.Module)
-    return hasattr(exported, "examples") or hasattr(exported, "batch") or inspect.isfunction(exported)
+    kind = inspect.signature(exported, eval_str=True).return_annotation if inspect.isfunction(exported) else exported
+    return hasattr(kind, "examples") or hasattr(kind, "batch")
 
 
 @app.command()

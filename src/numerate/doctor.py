@@ -110,7 +110,7 @@ def cache() -> Finding:
     try:
         folder = cache_folder.current()
         if folder.folder not in (path.absolute() for path in cache_folder._wished()):
-            advice = "set NUMERATE_CACHE to a folder of your own; until then every process compiles anew"
+            advice = "set NUMERATE_CACHE to a folder of your own; until then every process compiles again"
             return Finding("cache folder", "wrong", f"{folder.folder}, for the time of one process", advice)
         return Finding("cache folder", "ok", f"{folder.folder}: {folder.summary()}")
     except OSError as error:

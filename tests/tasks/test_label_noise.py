@@ -65,3 +65,5 @@ def test_wrong_noise_is_named():
         LabelNoise(CLEAN, -1)
     with pytest.raises(TypeError, match="task must have inputs, outputs, draws, examples, got 'mul'"):
         LabelNoise("mul")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="task has label noise already"):
+        LabelNoise(LabelNoise(CLEAN, 0.5), 0.01)  # both would have had the noise of the outer one

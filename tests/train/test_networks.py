@@ -248,14 +248,21 @@ def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None
     assert digests == {key: row.digest for key, row in trained(tmp_path / "whole", given).items()}
 
 
-def test_a_saved_state_that_does_not_fit_is_told_and_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"0/parameters": np.zeros((16, 3), np.float32)}, {"0/best": None}, {"since_best": None}]
+)
+def test_a_saved_state_that_does_not_fit_is_told_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("numerate.train.backends._told", set())
     given = training(steps=40)
     with Store(tmp_path / "cut.sqlite") as store:
         assert not train([given], store, seconds=1e-3)
         (name,) = store.checkpoints()
         state = store.load_checkpoint(name)
         assert state
-        store.checkpoint(name, state.arrays | {"0/parameters": np.zeros((16, 3), np.float32)}, state.meta)
+        arrays = {k: v for k, v in ({**state.arrays} | changed).items() if v is not None}
+        store.checkpoint(name, arrays, state.meta)
         assert train([given], store)
         digests = {row.key: row.digest for row in store.rows()}
     assert "start over" in caplog.text

@@ -120,6 +120,23 @@ def test_only_the_unfinished_runs_of_an_experiment_are_exported_with_it(tmp_path
         assert store.checkpoints() == []
 
 
+@pytest.mark.parametrize("name", ["parameters/weight", "since", "curve/sparsity"])
+def test_a_saved_state_that_does_not_fit_is_told_and_left(tmp_path, caplog, monkeypatch, name):
+    monkeypatch.setattr("numerate.train.backends._told", set())
+    work = trainings(seeds=(0,), ranges=((1.0, 2.0),))
+    with Store(tmp_path / "cut.sqlite") as store:
+        assert not train(work, store, backend="stacked", seconds=1e-6)
+        (saved,) = store.checkpoints()
+        state = store.load_checkpoint(saved)
+        assert state
+        store.checkpoint(saved, {k: v for k, v in state.arrays.items() if k != name}, state.meta)
+        assert train(work, store, backend="stacked")
+        (row,) = store.rows()
+    assert "start over" in caplog.text
+    (whole,) = rows(tmp_path, work, "whole", backend="stacked").values()
+    assert row.digest == whole.digest
+
+
 def test_only_what_can_be_rounded_has_scores_with_rounded_weights(tmp_path):
     short = {"seeds": (0,), "ranges": ((1.0, 2.0),), "steps": 100}
     (plain,) = rows(tmp_path, trainings(Steep, **short), "plain").values()

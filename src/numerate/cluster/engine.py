@@ -26,7 +26,7 @@ class Finished:
 
 
 class Engine(ABC):
-    """Runs orders. An order whose worker dies is told as lost; the driver decides what becomes of it."""
+    """Runs orders. An order whose worker dies is reported as lost; the driver decides what to do with it."""
 
     seconds = 60.0
     """How long a piece of work should take: losing one costs little, and sending it is nothing beside it."""

@@ -18,7 +18,7 @@ PATIENCE = 5.0
 
 @dataclass
 class _Worker:
-    """A place for one order at a time; its process is started anew when it has died."""
+    """A place for one order at a time; its process is restarted when it has died."""
 
     environment: Mapping[str, str]
     process: "subprocess.Popen[bytes] | None" = None

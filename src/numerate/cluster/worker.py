@@ -29,7 +29,7 @@ class _TimeIsUp(Exception):
 
 
 def work(data: bytes, node: str = "") -> bytes:
-    """The reply to an order. Whatever is wrong is told in it; nothing is raised."""
+    """The reply to an order. Errors are reported in it; nothing is raised."""
     started = time.perf_counter()
     facts: dict[str, Any] = {"where": f"{platform.node()}, process {os.getpid()}", "node": node}
     if conflict := version_conflict(versions_of(data), versions()):

@@ -70,7 +70,7 @@ class PicturePage(Generic[Prepared]):
         draw: runs -> the page.
         claims: runs -> the paper's sentences and whether they hold.
         fewer: see :data:`Sizes`; by the options, where it depends on them.
-        prepare: runs -> what ``draw`` and ``claims`` take in their place, where both need what is dear to compute.
+        prepare: runs -> what ``draw`` and ``claims`` take in their place, where both need what is expensive to compute.
     """
 
     draw: "Callable[[Prepared, Options], Page]"

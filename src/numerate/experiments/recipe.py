@@ -16,9 +16,9 @@ class Recipe:
         model: (inputs, outputs) -> module.
         optimiser: Adam with its settings.
         penalties: added to the loss.
-        restart: when to draw the parameters anew.
+        restart: when to redraw the parameters.
         schedule: of the learning rate.
-        starts: of each run, of which the best by validation is taken.
+        starts: of each run; the best by validation is kept.
     """
 
     model: Factory

@@ -75,8 +75,8 @@ def comparison_of(
     index = site.source(query).index
     work = site.sizes.works[id, size]
     show = work.experiment.show
-    dear = isinstance(show, ComparisonPage) and show.prepare is not None  # others do not wait for it
-    name = ("retested" if dear else "comparison", str(index.path), id, size, tuple(filters))
+    expensive = isinstance(show, ComparisonPage) and show.prepare is not None  # others do not wait for it
+    name = ("retested" if expensive else "comparison", str(index.path), id, size, tuple(filters))
     if site.computing.is_current(name, index.version) and not wait:
         return site.computing.latest(name)
     records = index.records(id, size, filters)

@@ -80,7 +80,7 @@ class Gate:
         return self.master_size(size) if self.master else size
 
     def check(self, size: int, timescale: Timescale, forget_bias: float | None = None) -> None:
-        """One clear sentence if the gate cannot serve ``size`` units, or start as told."""
+        """Raises ValueError if the gate cannot serve ``size`` units, or cannot start as asked."""
         if self.master and size % self.downsize:
             raise ValueError(
                 f"gate {self.name!r} shares each master gate among downsize={self.downsize} units, "

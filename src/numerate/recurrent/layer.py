@@ -173,7 +173,7 @@ class Recurrent(nn.Module):
         return {name: getattr(self, f"{name}_l{layer}{suffix}") for name in names}
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew, as the cell's docstring says."""
+        """Redraw all parameters, as the cell's docstring says."""
         for layer, cell in enumerate(self.cells):
             for reverse in range(len(self.directions)):
                 cell.reset(self.parts(layer, bool(reverse)), generator)
@@ -346,7 +346,7 @@ class Step(nn.Module):
         return {name: getattr(self, name) for name in self.part_names}
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew, as the cell's docstring says."""
+        """Redraw all parameters, as the cell's docstring says."""
         self.cell.reset(self.parts(), generator)
 
     def forward(self, x: Tensor, state: State | Tensor | None = None) -> tuple[Tensor, State]:

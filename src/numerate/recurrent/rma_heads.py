@@ -41,7 +41,7 @@ class RMAHeads(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew."""
+        """Redraw all parameters."""
         for name, value in self.named_parameters():
             if name.endswith("weight"):
                 init.weight_(value, "truncated_normal", generator=generator)

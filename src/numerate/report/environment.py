@@ -10,7 +10,7 @@ from numerate.results import Row
 
 
 def environment(rows: Iterable[Row]) -> dict[str, str]:
-    """Versions, machines, backends and time behind the rows, each told once; a run may stand in several cells."""
+    """Versions, machines, backends and time behind the rows, each listed once; a run may belong to several cells."""
     values: dict[str, dict[str, None]] = {}
     runs = list({row.key: row for row in rows}.values())
     for row in runs:

@@ -45,7 +45,7 @@ def _is_of(message: str, indexes: dict[str, int]) -> bool:
 
 
 def repair(db: sqlite3.Connection) -> None:
-    """Build all indexes anew from their tables. Raises sqlite3.DatabaseError if that does not mend the file."""
+    """Rebuild all indexes from their tables. Raises sqlite3.DatabaseError if that does not mend the file."""
     db.execute("REINDEX")
     if damage := inspect(db):
         raise sqlite3.DatabaseError(f"malformed: {damage.text}")

@@ -75,7 +75,7 @@ def read_off(
 
 
 def choose_starts(scores: Mapping[str, np.ndarray], starts: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Of each run the start with the smallest validation error, the first of equals; and what is to be told of all.
+    """Of each run the start with the smallest validation error, the first of equals; and scores of all starts.
 
     Args:
         scores: of all starts of the first run, then those of the next; (runs * starts,) each.

@@ -75,7 +75,7 @@ class Store:
         self._writer.share((key, experiment, names) for key, names in labels.items())
 
     def drop_damaged(self, keys: Iterable[Key]) -> list[Key]:
-        """Those of the runs that :meth:`rows` refuses, removed with a notice so that they can be made anew."""
+        """Remove damaged runs, with a notice, so that they can be trained again; returns their keys."""
         return self._writer.drop_damaged(keys)
 
     def fail(self, key: Key, experiment: str, labels: Mapping[str, Any], reason: str) -> None:
@@ -193,7 +193,7 @@ class Store:
         return added
 
     def import_(self, path: str | Path) -> Added:
-        """Take in the runs of another results file; a second time changes nothing, conflicts are told.
+        """Add the runs of another results file; a second import changes nothing, conflicts are reported.
 
         The state of a partly trained group is taken if it is further on than what is here. All of it or, where the
         other file is damaged or cannot be read, nothing.

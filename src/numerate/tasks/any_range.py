@@ -1,4 +1,4 @@
-"""Ranges drawn at random by a fixed rule, so that no unit can be tuned to the ranges it is judged on."""
+"""Random ranges by a fixed rule, so that no unit can be tuned to the ranges it is judged on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ NARROWEST = 0.01
 
 @dataclass(frozen=True)
 class AnyRange(SingleModule):
-    """The single module task with a success criterion that knows no scale.
+    """The single module task with a scale-free success criterion.
 
     Success: as in :class:`SingleModule`, but redundant inputs do not count in the threshold of × and ÷, where ε times
     their size would be added to numbers without one.

@@ -111,7 +111,7 @@ class Copying(Recall):
 
 @dataclass(frozen=True)
 class VariableCopying(Recall):
-    """Copying with a lag drawn anew for every batch, uniformly from 1 to ``length`` (Chandar et al., 2019).
+    """Copying with a random lag for every batch, uniform on 1 to ``length`` (Chandar et al., 2019).
 
     The paper does not print the law of the lag. Steps after the ten recalled symbols do not count; the loss of guessing
     is the mean of 10 ln 8 / (lag + 20) over all lags.
@@ -192,7 +192,7 @@ class Denoising(Recall):
 
 @dataclass(frozen=True)
 class CopyLast(Recall):
-    """Ten symbols, a gap, the marker ten times; the loss counts the last ten steps alone (Gu et al., 2020).
+    """Ten symbols, a gap, the marker ten times; the loss counts only the last ten steps (Gu et al., 2020).
 
     The loss of guessing is ln 8.
 

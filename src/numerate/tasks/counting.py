@@ -16,8 +16,8 @@ from numerate.tasks.online import HELD_OUT, Online, check_sizes, integers, one_h
 class Counting(Online):
     """Random bits; at every step, the number of ones so far modulo ``modulus``. With modulus 2: parity.
 
-    x: (T, B, 2) one-hot, y: (T, B). Held-out sequences are longer than those of training: what is right there tracks
-    the count and does not know short sequences by heart. A recurrence whose transition is diagonal with positive
+    x: (T, B, 2) one-hot, y: (T, B). Held-out sequences are longer than those of training: to be right there, a unit
+    must track the count and cannot memorise short sequences. A recurrence whose transition is diagonal with positive
     entries cannot do it, whatever its weights (Grazzi et al., 2025); the best guess is wrong in 1 - 1/modulus of the
     steps.
 

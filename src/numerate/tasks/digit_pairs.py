@@ -1,4 +1,4 @@
-"""Pairs of handwritten digits, of which a network is told whether a comparison of the two holds."""
+"""Pairs of handwritten digits; the target is whether a comparison of the two holds."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class DigitPairs:
 
     Args:
         symbol: < > = ≠ ≤ or ≥.
-        told: whether the two digits are targets, too: their mean squared error is added to the cross entropy.
+        told: whether the two digits are targets too; their mean squared error is added to the cross entropy.
         batch_size: pairs of a batch.
         held_out: images of validation and of test that are used, each the first of one pair; None: all.
     """

@@ -1,4 +1,4 @@
-"""Sequences of handwritten digits, of which a network is told the sum or the product so far."""
+"""Sequences of handwritten digits; the target is their sum or product so far."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -28,8 +28,8 @@ HELD_OUT_SEEDS = {"validation": 47430696, "test": 88253339}
 class DigitSequences:
     """MNIST digits one after the other; the target is their sum or product so far, or how many there were of each.
 
-    x: (L, B, 784), normalised; y: (L, B, outputs), or (B, outputs) where the last step alone counts. The order of the
-    sequences among the batches is drawn anew in every epoch. Sequences of a product have no zeros.
+    x: (L, B, 784), normalised; y: (L, B, outputs), or (B, outputs) where the last step alone counts. Sequences are
+    reshuffled among the batches in every epoch. Sequences of a product have no zeros.
 
     Args:
         operation: ``product``, ``sum`` or ``count``, ten numbers.
@@ -156,7 +156,7 @@ class DigitSequences:
     def measures(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
         """``error``: mean squared error at the training length; ``length_20`` and so on, at others.
 
-        Where the last step counts, also ``accuracy``: the share of sequences of one digit that are told right, by the
+        Where the last step counts, also ``accuracy``: the share of one-digit sequences that are right, by the
         largest count or the nearest whole number.
         """
         if batch.x.dim() == 3:

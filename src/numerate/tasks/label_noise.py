@@ -1,4 +1,4 @@
-"""Any task with targets that are off by a little in training."""
+"""Any task with noise in its training targets."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ INSIDE = 1 - 2.0**-24  # keeps the normal numbers finite; the largest is 5.3
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Another task whose training targets are y (1 + noise · z), z standard normal, drawn anew for every target.
+    """A task with noisy training targets y (1 + noise · z), z standard normal and independent for every target.
 
     The noise is part of a run's stream of examples. Validation and test have no noise: their examples, and the
     threshold, are those of the other task.
@@ -31,6 +31,8 @@ class LabelNoise:
     def __post_init__(self) -> None:
         if lacking := [name for name in ("inputs", "outputs", "draws", "examples") if not hasattr(self.task, name)]:
             raise TypeError(f"task must have {', '.join(lacking)}, got {self.task!r}")
+        if isinstance(self.task, LabelNoise):
+            raise ValueError("task has label noise already; give one noise")
         if not 0 <= self.noise < math.inf:
             raise ValueError(f"noise must be a number of 0 or more, got {self.noise!r}")
 

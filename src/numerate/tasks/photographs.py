@@ -13,7 +13,7 @@ from numerate.tasks.pixels import PERMUTATIONS, Permutation, PermutedPixels, poo
 
 @dataclass(frozen=True)
 class SequentialPhotographs(PermutedPixels):
-    """CIFAR-10 pixel by pixel, row by row, three colours a step; what is shown is told at the end (sCIFAR).
+    """CIFAR-10 pixel by pixel, row by row, three colours per step; the target is the class, at the end (sCIFAR).
 
     x: (1024, B, 3), colours divided by 255; y: (B,). The last tenth of the training images validates. Where the data
     folder has the subset of CIFAR-10 alone, that is used: results on it do not compare with published ones.

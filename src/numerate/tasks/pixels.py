@@ -60,7 +60,7 @@ def pooled(images: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PermutedPixels:
-    """MNIST pixel by pixel in a fixed order; the digit is told at the end (psMNIST).
+    """MNIST pixel by pixel in a fixed order; the target is the digit, at the end (psMNIST).
 
     x: (785, B, 1), pixels divided by 255 and a last step of zero; y: (B,). Five sixths of the training images train,
     the rest validates, after a shuffle by ``RandomState(50)``, as the code of Chandar et al. (2019) has it.

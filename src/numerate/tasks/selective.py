@@ -1,4 +1,4 @@
-"""Recalling what stood at places that are not known before: selective copying (Gu & Dao, 2023)."""
+"""Recalling symbols from unknown places: selective copying (Gu & Dao, 2023)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,10 +13,11 @@ from numerate.tasks.online import Online, check_sizes, integers, one_hot, step_l
 
 @dataclass(frozen=True)
 class SelectiveCopying(Online):
-    """Symbols at random places among noise, then as many markers, at which the symbols are told in their order.
+    """Symbols at random places among noise, then as many markers, at which the symbols are recalled in order.
 
-    x: (T + items, B, symbols + 2) one-hot (symbols, noise, marker), y: (items, B); the loss counts the markers' steps
-    alone. :class:`~numerate.tasks.Denoising` is the same with a marker and blanks at the end, and a loss of all steps.
+    x: (T + items, B, symbols + 2) one-hot (symbols, noise, marker), y: (items, B); the loss counts only the
+    markers' steps. :class:`~numerate.tasks.Denoising` is the same with a marker and blanks at the end, and a loss over
+    all steps.
 
     Args:
         length: T, symbols and noise; 4,096 in the paper.

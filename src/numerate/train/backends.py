@@ -43,7 +43,7 @@ def choose(
     """The loop for a step and its name.
 
     Args:
-        make_step: makes the step anew for each loop that is tried, as tracing may leave something in a user's module.
+        make_step: makes a new step for each loop that is tried, as tracing may leave something in a user's module.
         backend: ``auto`` takes an emitted native loop where possible, else the stacked one.
         device: where to train.
         threads: of the native loop.

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from numerate.loops.step import Loop, State, Step, Tensors
-from numerate.results import Key, Provenance, Row, canonical
+from numerate.results import Checkpoint, Key, Provenance, Row, canonical
 from numerate.results.outcome import choose_starts, read_off
 from numerate.train import preflight, stack
-from numerate.train.backends import choose, evaluator, first_sentence
+from numerate.train.backends import choose, evaluator, first_sentence, notice
 from numerate.train.progress import Reporter
-from numerate.train.sink import RunSink
+from numerate.train.sink import RunSink, fits
 from numerate.train.specification import Plateau, Restart, Training
 from numerate.train.stack import Run
 from numerate.units import sparsity_error
 
 MEASURED_AT_ONCE = 8
-"""Evaluations whose sparsity is computed together: to tell torch what to do takes longer than to do it."""
+"""Evaluations whose sparsity is computed together: launching the operations takes longer than computing them."""
 BEST_OF_LAST = 5000
 """The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
 MOST_POINTS = 200
@@ -75,6 +75,7 @@ class Group:
         saved, trained = time.perf_counter(), False
         self._restore_or_start()
         self.started = saved - self.seconds_before
+        report.resume(self.name, self.state.step * len(self.each))
         every, steps = self.training.evaluate_every, self.training.steps
         while True:
             if self.state.step // every == len(self.curves["validation"]):
@@ -123,7 +124,7 @@ class Group:
         return [(int(t), np.flatnonzero(times == t).tolist()) for t in np.unique(times[times >= 0])]
 
     def _restart_stuck(self, at: int) -> None:
-        """Members that the window of their last evaluations calls stuck; Adam begins anew with them."""
+        """Restart members that their last evaluations show to be stuck; Adam starts over with them."""
         rule = self.training.restart
         if not isinstance(rule, Plateau):
             return
@@ -181,18 +182,28 @@ class Group:
     # Checkpoints
 
     def _restore_or_start(self) -> None:
+        self._start()
+        checkpoint = self.store.load_checkpoint(self.name)
+        if checkpoint is None:
+            return
+        if fits(checkpoint.arrays, self._saved() | dict.fromkeys(f"curve/{name}" for name in self.curves)):
+            self._restore(checkpoint)
+        else:
+            name = self.label or stack.shown_name(self.training)
+            notice(f"the saved state of {name} was written by another version of numerate: these runs start over")
+
+    def _start(self) -> None:
         count = len(self.each)
         self.unmeasured: list[Tensors] = []
-        checkpoint = self.store.load_checkpoint(self.name)
-        self.seconds_before = float(checkpoint.meta.get("seconds", 0.0)) if checkpoint else 0.0
-        if checkpoint is None:
-            self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
-            drawn = stack.initial_parameters(self.each, self._draws(range(count)))
-            self.state = State.start({k: v.to(self.device) for k, v in drawn.items()})
-            self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
-            self.best = {k: v.clone() for k, v in self.state.parameters.items()}
-            self.best_validation = torch.full((count,), torch.inf, device=self.device)
-            return
+        self.seconds_before = 0.0
+        self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        drawn = stack.initial_parameters(self.each, self._draws(range(count)))
+        self.state = State.start({k: v.to(self.device) for k, v in drawn.items()})
+        self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
+        self.best = {k: v.clone() for k, v in self.state.parameters.items()}
+        self.best_validation = torch.full((count,), torch.inf, device=self.device)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
         arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in checkpoint.arrays.items()}
 
         def part(group: str, names: Iterable[str]) -> Tensors:
@@ -202,12 +213,12 @@ class Group:
         groups = part("parameters", names), part("first", names), part("second", names)
         self.state = State(*groups, arrays["diverged"], checkpoint.meta["step"])
         self.best, self.best_validation = part("best", names), arrays["best_validation"]
-        curves = part("curve", ("validation", "test", "sparsity"))
-        self.curves = {name: list(values.unbind()) for name, values in curves.items()}
+        self.curves = {name: list(values.unbind()) for name, values in part("curve", self.curves).items()}
         self.restarts, self.since = arrays["restarts"].cpu().numpy(), arrays["since"].cpu().numpy()
+        self.seconds_before = float(checkpoint.meta.get("seconds", 0.0))
 
-    def _save(self) -> None:
-        self._measure()
+    def _saved(self) -> dict[str, np.ndarray]:
+        """All that a checkpoint holds but the curves."""
         groups = {
             "parameters": self.state.parameters,
             "first": self.state.exp_avg,
@@ -215,10 +226,13 @@ class Group:
             "best": self.best,
         }
         arrays = {f"{group}/{k}": v.cpu().numpy() for group, values in groups.items() for k, v in values.items()}
+        arrays |= {"best_validation": self.best_validation.cpu().numpy(), "diverged": self.state.diverged.cpu().numpy()}
+        return arrays | {"restarts": self.restarts, "since": self.since}
+
+    def _save(self) -> None:
+        self._measure()
+        arrays = self._saved()
         arrays |= {f"curve/{name}": torch.stack(values).cpu().numpy() for name, values in self.curves.items()}
-        arrays |= {name: getattr(self, name).cpu().numpy() for name in ("best_validation",)}
-        arrays |= {"diverged": self.state.diverged.cpu().numpy()}
-        arrays |= {"restarts": self.restarts, "since": self.since}
         seconds = time.perf_counter() - self.started
         meta = {"step": self.state.step, "keys": self.keys, "seconds": seconds, "experiment": self.experiment}
         self.store.checkpoint(self.name, arrays, meta)

@@ -28,6 +28,8 @@ class Progress:
     """How many pieces of work a cluster takes at once; None where this process trains."""
     busy: int = 0
     """How many it has now."""
+    resumed: float = 0.0
+    """Share of the steps that earlier calls had done."""
 
     @property
     def rate(self) -> float:
@@ -36,8 +38,9 @@ class Progress:
 
     @property
     def remaining(self) -> float | None:
-        """Estimated seconds to go."""
-        return self.seconds * (1 / self.fraction - 1) if self.fraction > 0 else None
+        """Estimated seconds to go, at the pace of this call."""
+        done = self.fraction - self.resumed
+        return self.seconds * (1 - self.fraction) / done if done > 0 else None
 
 
 class Reporter:
@@ -48,8 +51,14 @@ class Reporter:
     ) -> None:
         self.tell, self.total, self.steps, self.end = tell, total, max(1, steps), end
         self.finished, self.solved, self.trained, self.done_steps = total - missing, 0, 0, 0
+        self.resumed_steps = 0
         self.under_way: dict[str, int] = {}
         self.started = time.perf_counter()
+
+    def resume(self, group: str, steps: int) -> None:
+        """A group starts at the checkpoint of an earlier call, with ``steps`` steps of all its runs done."""
+        self.under_way[group] = steps
+        self.resumed_steps += steps
 
     def add_rows(self, group: str, rows: Sequence[Row], steps: int) -> None:
         self.under_way.pop(group, None)
@@ -65,4 +74,5 @@ class Reporter:
         if self.tell:
             fraction = (self.done_steps + sum(self.under_way.values())) / self.steps
             seconds = time.perf_counter() - self.started
-            self.tell(Progress(self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend))
+            now = self.finished, self.total, self.solved, self.trained, fraction, seconds, label, backend
+            self.tell(Progress(*now, resumed=self.resumed_steps / self.steps))

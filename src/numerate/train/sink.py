@@ -30,6 +30,14 @@ class RunSink(Protocol):
     def checkpoints(self) -> list[str]: ...
 
 
+def fits(saved: Mapping[str, Array], expected: Mapping[str, Any]) -> bool:
+    """Whether a saved state has all that is expected: names with the shape of the value, or with any if it is None."""
+    return all(
+        name in saved and (value is None or tuple(saved[name].shape) == tuple(value.shape))
+        for name, value in expected.items()
+    )
+
+
 class InMemory:
     """A sink for the time of one call.
 

@@ -1,4 +1,4 @@
-"""What to train, apart from how: a model, a task, an optimiser, penalties, and which seeds."""
+"""What to train: a model, a task, an optimiser, penalties and seeds."""
 
 import json
 import math
@@ -27,7 +27,7 @@ Factory = Callable[[int, int], nn.Module]
 
 @dataclass(frozen=True)
 class Settings:
-    """What some parameters have in place of Adam's own settings; None: as Adam.
+    """Settings of some parameters, instead of Adam's own; None: as Adam.
 
     Args:
         rate: learning rate.
@@ -149,11 +149,11 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Restart:
-    """Draw all parameters anew when the validation error has stopped improving (iNALU, Schlör et al. 2020, as run).
+    """Redraw all parameters when the validation error has stopped improving (iNALU, Schlör et al. 2020, as run).
 
-    Every step notes the last validation error. At every ``every``-th step, once more than ``history`` notes are there:
-    restart if mean(older half) <= mean(newer half) + std(newer half) and mean(newer half) > ``above``; the notes are
-    then thrown away. Adam's moments and the step counter go on.
+    Every step records the last validation error. At every ``every``-th step, once there are more than ``history``
+    records: restart if mean(older half) <= mean(newer half) + std(newer half) and mean(newer half) > ``above``. The
+    records are then discarded. Adam's moments and the step counter continue.
     """
 
     history: int = 5000
@@ -163,12 +163,12 @@ class Restart:
 
 @dataclass(frozen=True)
 class Plateau:
-    """Draw all parameters anew where the last ``window`` evaluations brought no improvement.
+    """Redraw all parameters if the last ``window`` evaluations brought no improvement.
 
-    It is looked at after every evaluation, once the present parameters have ``window`` of them. A run begins anew if
+    Checked after every evaluation, once the present parameters have ``window`` of them. A run starts over if
     min(newer half) > (1 - improvement) min(older half) and min(newer half) > ``above``, of its validation errors in
-    the window. Adam then begins anew too: its moments are zero, and it counts its steps from there. Schedules and the
-    examples go on. Where a validation error was not finite there is no restart.
+    the window. Adam starts over too: its moments are zero, and it counts its steps from there. Schedules and
+    examples continue. A run with a validation error that is not finite never restarts.
 
     Args:
         window: evaluations that are compared, at least 2.

@@ -283,7 +283,7 @@ class Table:
 def restart_times(
     rule: Restart, every: int, curves: np.ndarray, since: np.ndarray, start: int, steps: int
 ) -> np.ndarray:
-    """When, in [start, start + steps), each member's parameters are to be drawn anew; (S,), -1 for not at all.
+    """When, in [start, start + steps), each member's parameters are to be redrawn; (S,), -1 for never.
 
     ``curves``: validation errors at 0, ``every``, ... up to ``start``, (S, points); ``since``: (S,), the step after the
     last restart, where a member's notes begin. Step t notes curves[:, t // every]; see :class:`Restart`.
@@ -313,7 +313,7 @@ def restart_times(
 
 
 def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray) -> np.ndarray:
-    """Which members begin anew after their last evaluation; (S,) bool. See :func:`restart_times`."""
+    """Which members restart after their last evaluation; (S,) bool. See :func:`restart_times`."""
     points = curves.shape[1]
     if points < rule.window:
         return np.zeros(len(curves), bool)

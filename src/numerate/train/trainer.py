@@ -1,4 +1,4 @@
-"""Train many configurations, group by group, so that nothing finished is ever lost and nothing is done twice."""
+"""Train many configurations, group by group; nothing finished is lost, and nothing is done twice."""
 
 import os
 import time
@@ -39,11 +39,11 @@ def train(
     checkpoint_seconds: float = 5.0,
     seconds: float | None = None,
 ) -> bool:
-    """Train every run that ``store`` does not hold yet and add it there; whether all are there now.
+    """Train every run that ``store`` does not hold yet and add it there; returns whether all are there now.
 
-    Runs of configurations of equal form are one stack. A run's result does not depend on the others, on the order or on
-    interruptions. Killed at any moment, a second call continues at the last checkpoint. After ``seconds`` the state of
-    what is under way is saved, and the call ends.
+    Configurations of equal form are trained as one stack. A run's result does not depend on the other runs, their order
+    or interruptions. If a call is killed, the next one continues at the last checkpoint. After ``seconds`` the call
+    saves the state of unfinished runs and returns.
     """
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond the usual 8 would wait for each other
     check(backend, device, threads)

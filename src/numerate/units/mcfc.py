@@ -76,7 +76,7 @@ def snapped_junction(junction_hat: Tensor, gate_weight: Tensor, gate_bias: Tenso
 
 
 class MCFC(Unit):
-    r"""A sum that conserves mass: every input is shared out among the outputs, :math:`y_o = g_o \sum_i J_{oi} x_i`.
+    r"""A sum that conserves mass: every input is distributed among the outputs, :math:`y_o = g_o \sum_i J_{oi} x_i`.
 
     .. math:: J_{oi} = \exp R_{oi} / \sum_{o'} \exp R_{o'i}, \qquad g = σ(w + b)
 

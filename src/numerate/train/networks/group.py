@@ -23,7 +23,7 @@ from numerate.train.backends import notice
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.stack import CHUNK, Stack
-from numerate.train.sink import RunSink
+from numerate.train.sink import RunSink, fits
 from numerate.train.stack import shown_name
 
 MOST_POINTS = 200
@@ -190,6 +190,7 @@ class NetworkGroup:
         saved = time.perf_counter()
         self._restore_or_start()
         self.started = saved - self.seconds_before
+        report.resume(self.name, self.done * len(self.runs))
         pause, steps, trained = checkpoint_seconds, self.training.steps, False
         while True:
             if self.done == self._due():
@@ -330,18 +331,11 @@ class NetworkGroup:
         checkpoint = self.store.load_checkpoint(self.name)
         if checkpoint is None:
             return
-        if self._fits(checkpoint.arrays):
+        if fits(checkpoint.arrays, self._saved() | dict.fromkeys([*self.log.arrays(), "curve/validation"])):
             self._restore(checkpoint.arrays, checkpoint.meta)
         else:
-            notice(f"the saved state of {self.label} was written by another version of numerate: these runs start over")
-
-    def _fits(self, arrays: Any) -> bool:
-        """Whether a saved state is of stacks of this size."""
-        return all(
-            f"{k}/{name}" in arrays and arrays[f"{k}/{name}"].shape == value.shape
-            for k, stack in enumerate(self.stacks)
-            for name, value in vars(stack.state).items()
-        )
+            name = self.label or shown_name(self.training)
+            notice(f"the saved state of {name} was written by another version of numerate: these runs start over")
 
     def _restore(self, arrays: Any, meta: Any) -> None:
         def tensor(name: str) -> Tensor:
@@ -359,14 +353,17 @@ class NetworkGroup:
         self.log.restore(arrays)
         self.done, self.seconds_before = meta["step"], meta["seconds"]
 
-    def _save(self) -> None:
+    def _saved(self) -> dict[str, Any]:
+        """All that a checkpoint holds but the curves and the log."""
         arrays: dict[str, Any] = {}
         for k, stack in enumerate(self.stacks):
             arrays |= {f"{k}/{name}": value.cpu().numpy() for name, value in vars(stack.state).items()}
             arrays |= {f"{k}/carried{n}": value.cpu().numpy() for n, value in enumerate(stack.carried)}
             arrays[f"{k}/best"] = self.best[k].cpu().numpy()
-        arrays |= {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
-        arrays |= {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
+        return arrays | {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
+
+    def _save(self) -> None:
+        arrays = self._saved() | {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
         seconds = time.perf_counter() - self.started
         meta = {"step": self.done, "keys": self.keys, "seconds": seconds, "steps": self.training.steps}
         meta["experiment"] = self.experiment
