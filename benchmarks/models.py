@@ -2,8 +2,9 @@
 
 An update is forward, cross entropy, backward, clipping of each model's gradient and Adam. On a GPU it is a CUDA graph,
 and the gain is the throughput of all models over that of one model in its own graph. On a CPU the rival is a loop over
-models of ``torch.nn.LSTM``. First the gradients of stacked models are compared with those of single ones. The tables
-are markdown.
+models of ``torch.nn.LSTM``; rounds of both alternate, and the ratio is the median of the rounds' ratios. With
+``--threads 1`` processor time is taken, which other work on the machine disturbs little, else the time on the clock.
+First the gradients of stacked models are compared with those of single ones. The tables are markdown.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from numerate import recurrent
 from numerate.torch_internals import set_cudnn_rnn_precision
+from numerate.train.allocator import keep_freed_memory
 
 Update = Callable[[], None]
 
@@ -55,8 +58,8 @@ COPYING = (
     Case("copying 500 O-LSTM 256", "OLSTM", 256, 500, 10, (1, 4)),
 )
 ON_CPU = (
-    Case("copying LSTM 70", "LSTM", 70, 120, 10, (4,)),
-    Case("copying NRU 80", "NRU", 80, 120, 10, (4,), options=NRU),
+    Case("copying LSTM 70", "LSTM", 70, 120, 10, (8, 13)),
+    Case("copying NRU 80", "NRU", 80, 120, 10, (8, 13), options=NRU),
 )
 
 
@@ -178,14 +181,19 @@ def cuda_milliseconds(run: Callable[[], object], seconds: float = 0.3) -> float:
     return statistics.median(rounds[1:])
 
 
-def cpu_milliseconds(run: Callable[[], object], rounds: int = 9) -> float:
-    run()
-    found = []
-    for _ in range(rounds):
-        start = time.perf_counter()
+def cpu_milliseconds(runs: tuple[Update, Update], clock: Callable[[], float], rounds: int) -> tuple[float, ...]:
+    """Medians of both, and of the second over the first, round by round."""
+    for run in (*runs, *runs):
         run()
-        found.append(1000 * (time.perf_counter() - start))
-    return statistics.median(found)
+    found: list[list[float]] = []
+    for _ in range(rounds):
+        edges = [clock()]
+        for run in runs:
+            run()
+            edges.append(clock())
+        found.append([1000 * (end - start) for start, end in pairwise(edges)])
+    ratio = statistics.median(second / first for first, second in found)
+    return *(statistics.median(times) for times in zip(*found)), ratio
 
 
 def on_gpu(cases: tuple[Case, ...]) -> None:
@@ -210,15 +218,19 @@ def on_gpu(cases: tuple[Case, ...]) -> None:
             print(f"| {case.name} | {models} | {time:.3f} | {time / models:.4f} | {gain:.2f} | {error} |", flush=True)
 
 
-def on_cpu(cases: tuple[Case, ...]) -> None:
+def on_cpu(cases: tuple[Case, ...], threads: int, rounds: int) -> None:
+    torch.set_num_threads(threads)
+    keep_freed_memory()  # as training does
+    clock = time.process_time if threads == 1 else time.perf_counter
     print("| case | models | update, ms | loop over nn.LSTM, ms | ratio | gradients differ by (by rounding x) |")
     print("|---|---|---|---|---|---|")
     for case in cases:
         for models in case.counts:
             torch.manual_seed(0)
             error = difference(case, models, "cpu")
-            together, rival = cpu_milliseconds(stacked(case, models, "cpu")), cpu_milliseconds(looped(case, models))
-            row = f"{together:.2f} | {rival:.2f} | {rival / together:.2f} | {error}"
+            pair = stacked(case, models, "cpu"), looped(case, models)
+            together, rival, ratio = cpu_milliseconds(pair, clock, rounds)
+            row = f"{together:.2f} | {rival:.2f} | {ratio:.2f} | {error}"
             print(f"| {case.name} | {models} | {row} |", flush=True)
 
 
@@ -226,10 +238,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="", help="part of the names of the cases")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU, of both")
+    parser.add_argument("--rounds", type=int, default=25, help="on a CPU")
     arguments = parser.parse_args()
     cases = COPYING if arguments.device == "cuda" else ON_CPU
-    run = on_gpu if arguments.device == "cuda" else on_cpu
-    run(tuple(case for case in cases if arguments.only in case.name))
+    chosen = tuple(case for case in cases if arguments.only in case.name)
+    if arguments.device == "cuda":
+        on_gpu(chosen)
+    else:
+        on_cpu(chosen, arguments.threads, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -149,13 +149,19 @@ def test_short_runs_tell_who_tracks_a_state_and_nothing_of_long_memory():
     assert held(of_both(linear=900), QUICK)[0] is False
     (claim, *_) = claims.both(of_both(), QUICK)
     assert claim.ours == (
-        "solved by LSTM (300 updates); of 5 linear runs 0 are in 1,000 updates, "
+        "runs solved: LSTM 5 of 5, the first at update 300; of 5 linear runs none in 1,000 updates, "
         "with 100% to 100% of the error of guessing left."
     )
-    assert claims.trackers(scores.cells(of_both())) == (
-        "LSTM solves parity; no linear recurrence does in any run (LRU)."
+
+
+def test_the_headline_says_who_tracks_a_state():
+    rows = [*of_both(), *known("RNN", "parity", [900, None]), *known("S6", "parity", [None] * 2)]
+    assert claims.trackers(scores.cells(rows)) == "State tracking is solved on parity: LSTM, RNN; none of LRU, S6."
+    rows += [*known("LSTM", "counting mod 3", [300] * 2), *known("RNN", "counting mod 3", [None] * 2)]
+    assert claims.trackers(scores.cells(rows)) == (
+        "State tracking is solved on parity and counting mod 3: LSTM; on parity: RNN; none of LRU, S6."
     )
-    assert claims.trackers(scores.cells(of_both(linear=900))) == ""
+    assert claims.trackers(scores.cells(of_both(linear=900))).endswith("; of the linear recurrences LRU.")
 
 
 def test_a_linear_run_at_another_rate_refutes_the_claim_too():

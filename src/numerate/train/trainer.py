@@ -13,6 +13,7 @@ from numerate.devices import kind_of
 from numerate.loops.plain.stacked import one_thread
 from numerate.results import Key, Row
 from numerate.train import preflight
+from numerate.train.allocator import keep_freed_memory
 from numerate.train.backends import check
 from numerate.train.group import MEASURED_AT_ONCE, Group, cached_loop
 from numerate.train.networks.group import NetworkGroup
@@ -47,6 +48,7 @@ def train(
     """
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond the usual 8 would wait for each other
     check(backend, device, threads)
+    keep_freed_memory()
     threads = threads or torch.get_num_threads()
     if seconds is not None and not seconds > 0:
         raise ValueError(f"seconds must be a number above 0, got {seconds!r}")

@@ -48,19 +48,26 @@ def tasks_of_tracking(found: Sequence[Cell]) -> list[str]:
 
 
 def trackers(found: Sequence[Cell]) -> str:
-    """A sentence: who tracks a state, and who does not; nothing without both kinds of unit."""
+    """A sentence: which units track a state, in some run, and which do not in any; nothing without both kinds."""
     tasks = tasks_of_tracking(found)
-    by_unit = {
-        unit: [c for c in found if c.unit == unit and c.task in tasks] for unit in dict.fromkeys(c.unit for c in found)
+    able = {
+        unit: [t for t in tasks if any(map(_ever, _of(found, unit, t)))]
+        for unit in dict.fromkeys(c.unit for c in found)
     }
-    linear = {unit: some for unit, some in by_unit.items() if unit in LINEAR and some}
-    able = [unit for unit, some in by_unit.items() if unit not in LINEAR and some and all(map(solves, some))]
-    failing = [unit for unit, some in linear.items() if not any(_ever(cell) for cell in some)]
-    if not tasks or not able or not failing:
+    linear = [unit for unit in able if unit in LINEAR and any(_of(found, unit, task) for task in tasks)]
+    if not linear or not any(able[unit] for unit in able if unit not in LINEAR):
         return ""
-    which = " and ".join(tasks)
-    rest = "no linear recurrence does in any run" if len(failing) == len(linear) else "in no run do"
-    return f"{', '.join(able)} {'solve' if len(able) > 1 else 'solves'} {which}; {rest} ({', '.join(failing)})."
+    parts = []
+    for some in dict.fromkeys(tuple(solved) for unit, solved in able.items() if solved and unit not in LINEAR):
+        units = [unit for unit, solved in able.items() if unit not in LINEAR and tuple(solved) == some]
+        parts.append(f"{' and '.join(some)}: {', '.join(units)}")
+    exceptions = [unit for unit in linear if able[unit]]
+    rest = f"of the linear recurrences {', '.join(exceptions)}" if exceptions else f"none of {', '.join(linear)}"
+    return f"State tracking is solved on {'; on '.join(parts)}; {rest}."
+
+
+def _of(found: Sequence[Cell], unit: str, task: str) -> list[Cell]:
+    return [cell for cell in found if (cell.unit, cell.task) == (unit, task)]
 
 
 def _ever(cell: Cell) -> int:
@@ -71,23 +78,24 @@ def _ever(cell: Cell) -> int:
 def tracking(found: Sequence[Cell], task: str) -> Claim:
     """One solved run of a linear recurrence refutes it; it holds if others need half the updates or less."""
     linear = [cell for cell in found if cell.task == task and cell.unit in LINEAR]
-    others = [cell for cell in found if cell.task == task and cell.unit not in LINEAR and solves(cell)]
+    others = [cell for cell in found if cell.task == task and cell.unit not in LINEAR and cell.solved]
     what = "track a parity" if task == "parity" else task.replace("counting mod", "count modulo")
     text = (
         f"Linear recurrences cannot {what}, nonlinear ones can (Grazzi et al., 2025; our test: no linear run is "
-        "solved, with twice the updates that a nonlinear unit needs)."
+        "solved, with twice the updates that a run of a nonlinear unit needs)."
     )
     if not linear or not others:
         return Claim(text, "not both kinds were run." if not linear else "no nonlinear unit solves it.", None)
-    times = {cell.unit: middle(cell.times) for cell in others}
     given = min(int(row.curves["steps"][-1]) for cell in linear for row in cell.rows)
     runs = sum(runs for cell in linear for _, runs in cell.rates.values())
     solved = [cell.unit for cell in linear if _ever(cell)]
     shares = [left(cell) for cell in linear]
-    says = f"solved by {', '.join(f'{unit} ({thousands(time)} updates)' for unit, time in times.items())}; "
-    says += f"of {runs} linear runs {sum(map(_ever, linear))} are" + (f" ({', '.join(solved)})" if solved else "")
+    first = min(min(cell.times) for cell in others)
+    units = ", ".join(f"{cell.unit} {cell.solved} of {len(cell.rows)}" for cell in others)
+    says = f"runs solved: {units}, the first at update {thousands(first)}; of {runs} linear runs "
+    says += f"{sum(map(_ever, linear))} ({', '.join(solved)})" if solved else "none"
     says += f" in {given:,} updates, with {min(shares):.0%} to {max(shares):.0%} of the error of guessing left."
-    return Claim(text, says, False if solved else True if 2 * min(times.values()) <= given else None)
+    return Claim(text, says, False if solved else True if 2 * first <= given else None)
 
 
 def invariant_fail(found: Sequence[Cell], long: bool) -> Claim:

@@ -1,7 +1,7 @@
 """From runs to what the table says: of each unit and task the best rate, success, time to solve, and ranks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -56,8 +56,9 @@ class Cell:
 
     @property
     def error(self) -> Estimate:
-        """Test error at the best validation point, the mean over runs; without those that have none."""
-        return normal_mean([value for value in errors(self.rows) if np.isfinite(value)])
+        """Test error at the best validation point, the mean over runs; two runs give no interval."""
+        mean = normal_mean([value for value in errors(self.rows) if np.isfinite(value)], lowest=0.0)
+        return mean if mean.n > 2 else replace(mean, low=None, high=None)
 
     @property
     def parameters(self) -> int:

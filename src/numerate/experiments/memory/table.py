@@ -39,12 +39,13 @@ def headline(found: Sequence[Cell], standing: Sequence[Standing]) -> str:
         if cell.solvable and claims.solves(cell):
             solvers[cell.task].append(cell.unit)
     never = [task for task, units in solvers.items() if not units]
-    few = [f"{task} by {', '.join(units)} alone" for task, units in solvers.items() if 0 < len(units) <= 3]
+    aside = claims.tasks_of_tracking(found)  # have their own sentence
+    few = [f"{task} by {', '.join(u)} alone" for task, u in solvers.items() if 0 < len(u) <= 3 and task not in aside]
     best = ", ".join(s.unit for s in standing if s.solves == most)
     sentences = [
         f"{standing[0].unit} has the best mean place, {standing[0].rank.value:.1f}.",
         claims.trackers(found),
-        f"Most tasks, {most} of {len(solvers)}, are solved by {best}." if most else "",
+        f"Most tasks, {most} of {len(solvers)}, are solved in most runs by {best}." if most else "",
         f"Solved by none: {'; '.join(never)}." if never else "",
         f"Solved by few: {'; '.join(few)}." if few else "",
     ]
