@@ -33,7 +33,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Running:
-    """y_t = y_{t-1} ∘ x_t along time, from 0 or 1; x: (n, steps), y: (n, steps), or (n, 1) where the last one counts."""
+    """y_t = y_{t-1} ∘ x_t along time, from 0 or 1; x: (n, steps), y: (n, steps), or (n, 1) where the last counts."""
 
     operation: str
     span: Interval
