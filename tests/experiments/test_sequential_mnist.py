@@ -22,7 +22,7 @@ from numerate.results import Row
 from numerate.stats import upper_mean
 from numerate.tasks import DigitSequences
 from numerate.tasks.batches import Batch
-from numerate.units import NAU, NMU
+from numerate.units import NATU, NAU, NMU
 
 
 @pytest.fixture
@@ -87,6 +87,33 @@ def test_sequences_of_all_lengths_at_once_are_those_of_each_length(cell: Any) ->
     measures = task.measures(expected, Batch(images, torch.zeros_like(expected)))
     sums = [torch.stack(((network(x) ** 2).sum(), torch.tensor(float(x[..., 0].numel())))) for x in each]
     torch.testing.assert_close([measures[name] for name in ("error", "length_1", "length_5")], sums)
+
+
+@pytest.mark.parametrize("figure", ["figure4", "figure13"])
+def test_natu_is_trained_alike_on_sums_and_products_when_it_is_asked_for(digits: None, figure: str) -> None:
+    (experiment,) = select([f"nau2020/{figure}"])
+    _, training = experiment.work(Options("smoke", units=("NATU",))).trainings
+    assert training.penalties == ()
+    (cell,) = training.optimiser.groups(name for name, _ in training.model(784, 1).named_parameters())
+    assert cell.rate == 1e-2
+    assert set(cell.names) == {"cell.sum_weight", "cell.power_weight", "cell.gate"}
+
+
+def test_natu_learns_from_all_steps_as_rows_of_one_batch() -> None:
+    x, y = torch.randn(3, 4, 784), torch.rand(3, 4, 1) + 1
+    network = DigitNetwork(NATU, initial=None)
+    torch.nn.functional.mse_loss(network(x), y).backward()
+    found = {name: value.grad for name, value in network.cell.named_parameters()}
+    numbers = network.reader(x.flatten(0, 1)).detach().view(3, 4, 1)
+    state, rows = (1 - network.cell.gate).expand(4, 1), []
+    for number in numbers:
+        rows.append(torch.cat((number, state), -1))
+        state = network.cell(rows[-1]).detach()
+    network.zero_grad()
+    torch.nn.functional.mse_loss(network.cell(torch.cat(rows).detach()), y.flatten(0, 1)).backward()
+    for name, value in network.cell.named_parameters():
+        torch.testing.assert_close(found[name], value.grad)
+    torch.testing.assert_close(network.eval()(x), network.train()(x))
 
 
 def test_r_z_is_that_of_the_means_of_the_cells_inputs() -> None:
@@ -201,6 +228,6 @@ def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:
 def test_all_four_figures_have_the_units_of_the_paper() -> None:
     units = {e.id: set(e.units) for e in select(["nau2020"]) if e.id.rpartition("/")[2] in ("figure4", "figure13")}
     assert units["nau2020/figure4"] == {
-        "NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM", "Stochastic NMU", "NMRU",
+        "NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM", "NATU", "Stochastic NMU", "NMRU",
     }  # fmt: skip
-    assert units["nau2020/figure13"] == {"NAU", "NAC+,Rz", "NAC+", "NALU", "LSTM"}
+    assert units["nau2020/figure13"] == {"NAU", "NAC+,Rz", "NAC+", "NALU", "LSTM", "NATU"}

@@ -20,7 +20,7 @@ from numerate.experiments import run as run_experiment
 from numerate.experiments.pages import missing, unlike_paper
 from numerate.recurrent import UGRNN
 from numerate.results import Row, Store
-from numerate.train import train
+from numerate.train import Plateau, train
 from numerate.units import NAU
 
 
@@ -297,6 +297,14 @@ def test_the_zoo_ranks_units(tmp_path):
     assert "Share of solved runs" in page
     assert "Size smoke: 1,000 steps in place of 200,000 or 5,000,000" in printed(shown.summary)
     assert (shown.page.parent / "overview.png").is_file()
+
+
+def test_natu_is_a_guess_behind_sums_in_the_zoo():
+    work: Any = select(["zoo"])[0].work(Options("quick", units=("NATU", "iNALU"))).trainings
+    guesses = [training for training in work if isinstance(training.restart, Plateau)]
+    assert {(t.labels["unit"], t.labels["task"]) for t in guesses} == {("NATU", "Two layers, 10 inputs")}
+    assert {t.build(0)[1].guessed for t in guesses} == {1}
+    assert {t.evaluate_every for t in work if t not in guesses} == {1000}
 
 
 def test_the_zoo_leaves_rounding_empty_for_a_plain_module(tmp_path):

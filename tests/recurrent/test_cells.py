@@ -26,7 +26,7 @@ from numerate.recurrent import (
     UnitCell,
     UnitRNN,
 )
-from numerate.units import NALU, NAU, NMU, NSR, NACMul, RealNPU, apply_bounds_, parameter_bounds
+from numerate.units import NALU, NATU, NAU, NMU, NSR, NACMul, RealNPU, apply_bounds_, parameter_bounds
 
 f64 = torch.float64
 
@@ -127,6 +127,31 @@ def test_a_unit_accumulates_from_its_neutral_element(unit, initial, expected):
     torch.testing.assert_close(layer(x)[0].flatten(), torch.tensor(expected, dtype=f64), rtol=1e-5, atol=0)
     output, state = Step(layer.cell, dtype=f64)(x[0])
     assert output.shape == state[0].shape == (1, 1)
+
+
+@pytest.mark.parametrize(("gate", "expected"), [(1.0, [2, 5, 9]), (0.0, [2, 6, 24])])
+def test_a_natu_starts_at_the_neutral_element_that_its_gate_chooses(gate, expected):
+    for initial in (None, "learnt"):
+        layer = UnitRNN(1, 1, unit=NATU, initial=initial, dtype=f64)
+        unit = layer.get_submodule("unit_l0")
+        with torch.no_grad():
+            for value in unit.parameters():
+                value.fill_(1.0)
+            unit.get_parameter("gate").fill_(gate)
+            if initial:
+                layer.get_parameter("initial_l0").copy_(1 - unit.get_parameter("gate"))
+        x = torch.tensor([2.0, 3.0, 4.0], dtype=f64).view(3, 1, 1)
+        torch.testing.assert_close(layer(x)[0].flatten(), torch.tensor(expected, dtype=f64))
+    start = UnitRNN(2, 3, unit=NATU, initial="learnt")
+    torch.testing.assert_close(start.get_parameter("initial_l0"), 1 - start.get_parameter("unit_l0.gate"))
+
+
+@pytest.mark.parametrize(("unit", "reached"), [(NAU, [True, True]), (NATU, [False, True])])
+def test_a_stepwise_unit_gets_no_gradient_through_its_state(unit, reached):
+    x = torch.rand(2, 5, 1, dtype=f64, requires_grad=True)
+    UnitRNN(1, 1, unit=unit, dtype=f64)(x)[0][-1].square().sum().backward()
+    assert x.grad is not None
+    assert [bool(step.any()) for step in x.grad] == reached
 
 
 def test_a_learnt_start_has_a_gradient_in_every_layer_and_direction():

@@ -9,13 +9,15 @@ import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.func import functional_call, grad, stack_module_state, vmap
 
 from numerate.experiments.models import two_layers
+from numerate.recurrent import UnitRNN
 from numerate.results import Store
 from numerate.tasks import Composed
 from numerate.train import Adam, Training, train
-from numerate.units import NATU, bound_after_step, natu
-from numerate.units.natu import changes_below, paths, slopes, targets_below
+from numerate.units import NATU, bound_after_step, formula, natu
+from numerate.units.natu import caught, changes_below, paths, slopes, targets_below
 
 FEW = settings(deadline=None, max_examples=50)
 DOUBLE = torch.float64
@@ -51,6 +53,22 @@ def test_slopes_are_those_of_a_regression_with_an_offset():
     assert slopes(error, x, share).item() == pytest.approx(-3, rel=1e-6)
 
 
+@pytest.mark.parametrize("constant", [0.0, 1.0, 0.73])
+def test_an_input_that_does_not_vary_has_no_slope(constant):
+    varied = torch.rand(127, generator=torch.Generator().manual_seed(0))
+    x = torch.stack((varied, torch.full((127,), constant)), -1)
+    found = slopes(2 * x[:, :1], x, torch.ones(127, 1))
+    torch.testing.assert_close(found, torch.tensor([[2.0, 0.0]]), rtol=1e-4, atol=0)
+
+
+def test_slopes_that_train_are_no_steeper_than_weights_are_apart():
+    unit, x = NATU(2, 1, dtype=DOUBLE), 1 + 1e-4 * torch.rand(64, 2, dtype=DOUBLE)
+    torch.nn.functional.mse_loss(unit(x), 100 * x[:, :1] ** 50).backward()
+    assert unit.sum_weight.grad is not None
+    assert unit.power_weight.grad is not None
+    assert unit.sum_weight.grad.abs().max() == unit.power_weight.grad.abs().max() == 2
+
+
 def fitted(operation, scale=1.0, steps=150, spread=(1.0, 2.0), zeros=0.0, inputs=2):
     """A unit trained by plain torch in double precision on numbers of this scale; and its weights at every step."""
     generator = torch.Generator().manual_seed(0)
@@ -80,11 +98,39 @@ def test_the_scale_of_the_inputs_changes_nothing_in_the_path_that_answers(operat
         torch.testing.assert_close(scaled[:, answering], path[:, answering], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("operation", "formula"), [("add", "a + b"), ("sub", "a - b"), ("mul", "a*b"), ("div", "a/b")])
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("add", "a + b"), ("sub", "a - b"), ("mul", "a*b"), ("div", "a/b")]
+)
 @pytest.mark.parametrize(("spread", "scale"), [((1.0, 1.01), 1e4), ((-0.3, 0.7), 1e-3)], ids=["narrow", "across 0"])
-def test_it_learns_each_operation(operation, formula, spread, scale):
+def test_it_learns_each_operation(operation, expected, spread, scale):
     unit, _ = fitted(operation, scale, 250, spread)
-    assert str(unit.formula("ab")) == formula
+    assert str(unit.formula("ab")) == expected
+
+
+def test_numbers_from_a_thousandth_to_ten_thousand_are_learnt_alike():
+    """8 scales, 4 operations, 3 starts each, in single precision: weights and gates of every run are those sought."""
+    cases = [(10.0**k, operation) for k in range(-3, 5) for operation in OPERATIONS for _ in range(3)]
+    units = [NATU(2, 1) for _ in cases]
+    for seed, unit in enumerate(units):
+        unit.reset_parameters(torch.Generator().manual_seed(seed))
+    stacked = {k: v.detach().requires_grad_() for k, v in stack_module_state(list(units))[0].items()}
+    scales = torch.tensor([scale for scale, _ in cases])[:, None, None]
+    optimiser, generator = torch.optim.Adam(stacked.values(), 1e-2), torch.Generator().manual_seed(0)
+    gradients = vmap(grad(lambda p, x, y: torch.nn.functional.mse_loss(functional_call(units[0], p, (x,)), y)))
+    for _ in range(300):
+        x = scales * (2.5 * torch.rand(len(cases), 128, 2, generator=generator) - 1)
+        y = torch.stack([OPERATIONS[name](*part.split(1, -1)) for (_, name), part in zip(cases, x)])
+        for name, found in gradients(stacked, x, y).items():
+            stacked[name].grad = found.detach()
+        optimiser.step()
+        with torch.no_grad():
+            for name, (low, high) in NATU.bounds.items():
+                stacked[name].clamp_(low, high)
+    for place, (_, operation) in enumerate(cases):
+        answering, gate = ("sum_weight", 1.0) if operation in ("add", "sub") else ("power_weight", 0.0)
+        second = 1.0 if operation in ("add", "mul") else -1.0
+        assert caught(stacked[answering][place]).tolist() == [[1.0, second]]
+        assert stacked["gate"][place].item() == gate
 
 
 def test_zeros_among_the_inputs_do_no_harm():
@@ -155,13 +201,13 @@ def test_a_change_is_asked_of_the_smaller_factor_alone(weight):
 
 
 @pytest.mark.parametrize(
-    ("rows", "gates", "formula"),
+    ("rows", "gates", "expected"),
     [
         (([1.0, 1, 0, 0], [1.0, -1]), (1.0, 0.0), "(a + b)/(c + d)"),
         (([0.0, 0, 1, 1], [-1.0, 1]), (0.0, 1.0), "a*b - c*d"),
     ],
 )
-def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
+def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, expected):
     generator = torch.Generator().manual_seed(0)
     units = NATU(4, 2, guessed=1, dtype=DOUBLE), NATU(2, 1, guessed=1, below="targets", dtype=DOUBLE)
     model = torch.nn.Sequential(*units)
@@ -179,9 +225,41 @@ def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, formula):
         optimiser.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimiser.step()
-    hidden = [str(value) for value in units[0].formula("abcd")]
-    found = str(units[1].formula("uv")).replace("u", f"({hidden[0]})").replace("v", f"({hidden[1]})")
-    assert sympy.simplify(sympy.sympify(found) - sympy.sympify(formula)) == 0
+    assert sympy.simplify(f"{formula(model, 'abcd')} - ({expected})") == 0
+
+
+def test_the_formula_of_ten_inputs_names_those_that_count():
+    unit, _ = fitted("div", 30.0, 300, (-0.4, 1.0), inputs=10)
+    assert str(unit.formula("abcdefghij")) == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("add", "h + x"), ("sub", "h - x"), ("mul", "h*x"), ("div", "h/x")]
+)
+def test_a_recurrent_cell_learns_from_three_steps_what_holds_for_sixty(operation, expected):
+    generator = torch.Generator().manual_seed(1)
+    layer = UnitRNN(1, 1, unit=NATU, dtype=DOUBLE)
+    unit = layer.get_submodule("unit_l0")
+    assert isinstance(unit, NATU)
+    unit.reset_parameters(generator)
+    optimiser = torch.optim.Adam(layer.parameters(), 2e-2)
+    bound_after_step(optimiser, layer)
+
+    def running(x):
+        found, y = [], torch.full_like(x[0], float(operation in ("mul", "div")))
+        for value in x:
+            y = OPERATIONS[operation](y, value)
+            found.append(y)
+        return torch.stack(found)
+
+    for _ in range(200):
+        x = 0.6 + torch.rand(3, 64, 1, dtype=DOUBLE, generator=generator)
+        optimiser.zero_grad()
+        (3 * torch.nn.functional.mse_loss(layer(x)[0], running(x))).backward()
+        optimiser.step()
+    assert str(unit.formula("xh")) == expected
+    longer = 0.6 + torch.rand(60, 8, 1, dtype=DOUBLE, generator=generator)
+    torch.testing.assert_close(layer.eval()(longer)[0], running(longer))
 
 
 def test_native_and_plain_loops_agree(tmp_path):
