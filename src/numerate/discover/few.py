@@ -63,7 +63,7 @@ class Few:
             forms.setdefault(ex.shape(r[2]), r)
         ranked = list(forms.values())
         best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
-        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[:8]
+        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[: 25 if self.noisy else 8]
         for _, _, tree in best:
             yield self.view.lift(tree)
 
