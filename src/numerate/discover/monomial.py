@@ -24,7 +24,9 @@ def monomials(view: View) -> Iterator[ex.Tree]:
     w = np.minimum(size, np.quantile(size, 0.95)) * view.w[ok]  # the relative noise is smaller where t is larger
     c = np.linalg.lstsq(A * w[:, None], np.log(size) * w, rcond=None)[0]
     if not ok.all():  # noise that large bends the logarithms: again without them
-        free = ex.mul(ex.const(sign * np.exp(c[0])), *[("power", x, ex.const(q)) for x, q in zip(view.variables, c[1:])])
+        free = ex.mul(
+            ex.const(sign * np.exp(c[0])), *[("power", x, ex.const(q)) for x, q in zip(view.variables, c[1:])]
+        )
         c = np.array(ex.constants(refit(free, view.P, view.t, view.w**2).tree))
         c[0] = np.log(max(c[0] * sign, 1e-300))
     seen = set()

@@ -14,7 +14,7 @@ from numerate.discover.rounding import drop_idle, simplest
 FLOOR = 1e-13  # relative errors below this are rounding
 SOLVED = 1e-12
 LOUD = 0.03  # relative noise above which several simple formulas may explain the data
-RARE = {"exp": 1.0, "log": 1.0, "sin": 2.0, "cos": 2.0, "abs": 2.0, "sqrt": 0.0}  # nats more than a node; others three
+RARE = {"exp": 2.0, "log": 2.0, "sin": 4.0, "cos": 4.0, "abs": 4.0, "sqrt": 0.0}  # nats beside the node; others five
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,10 @@ class Pool:
             self._settled = self.clock.work
         if self._settled is None:
             return
-        certain = self.explained and self.noise < LOUD
-        wait = 0.3 + 0.5 * self._settled if certain else 1.5 + self._settled
+        if self.explained:
+            wait = 0.3 + 0.5 * self._settled if self.noise < LOUD else 1.5 + self._settled
+        else:
+            wait = 3.0 + self._settled
         if self.clock.work >= self._settled + self.patience * wait:
             raise Solved
 
@@ -168,8 +170,10 @@ class Pool:
 
 
 def _rarity(tree: ex.Tree) -> float:
-    """What the functions of a formula cost beside their nodes."""
+    """What the functions and exponents of a formula cost beside their nodes; squares, inverses and roots: nothing."""
     if tree[0] in ("x", "c", "k"):
         return 0.0
-    own = RARE.get(tree[0], 3.0) if tree[0] in ex.UNARY else 0.0
+    own = RARE.get(tree[0], 5.0) if tree[0] in ex.UNARY else 0.0
+    if tree[0] == "pow":
+        own = 0.7 * max(0, abs(tree[2].numerator) + tree[2].denominator - 3)
     return own + sum(_rarity(part) for part in tree[1:] if isinstance(part, tuple))
