@@ -98,9 +98,11 @@ def _functions(X: np.ndarray, V: list[ex.Tree], arguments: list[ex.Tree], sums: 
             va = ex.column(a, X)
         for c in scales if k == 1 or a[0] == "x" else scales[:3]:
             for name in FUNCTIONS:
-                if (name == "log" and c != 1.0) or (name == "exp" and np.nanmax(np.abs(c * va)) > 40):
+                if name == "log" and c != 1.0:
                     continue
                 for s in (c, -c) if name == "exp" else (c,):
+                    if name == "exp" and (np.nanmax(s * va) > 40 or np.nanmin(s * va) < -700):
+                        continue
                     tree = (name, a if s == 1 else ex.mul(ex.const(s), a))
                     with np.errstate(all="ignore"):
                         v = ex.UNARY[name](s * va)

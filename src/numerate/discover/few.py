@@ -1,6 +1,8 @@
 """The search in few inputs: products and sums of two or more features of the dictionary."""
 
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from numerate.discover.index import fraction
 from numerate.discover.sparse import emit
 from numerate.discover.view import OUTER, View
 
+POWERS = tuple(Fraction(q, 2) for q in (-4, -2, -1, 1, 2, 4))
 EXACT = 1e-9  # unexplained fraction below which a linear fit counts as a solution
 
 
@@ -63,9 +66,41 @@ class Few:
             forms.setdefault(ex.shape(r[2]), r)
         ranked = list(forms.values())
         best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
-        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[:8]
+        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[: 25 if self.noisy else 8]
         for _, _, tree in best:
             yield self.view.lift(tree)
+
+    def simple_products(self, most: int = 24) -> Iterator[ex.Tree]:
+        """t = c x^e f^q with few exponents and a simple factor f, all of them measured in y itself: shortest first.
+
+        The logarithms of :meth:`products` bend under noise, and hundreds of factors fit as well as the true one.
+        """
+        v, k = self.head, self.head.k
+        if k > 2 or not (v.P > 0).all():
+            return
+        ids = [i for i, tree in enumerate(self.factors.trees) if _plain(tree) and (self.factors.columns[i] > 0).all()]
+        steps = [Fraction(q, 2) for q in (range(-4, 5) if k == 1 else (-4, -2, -1, 0, 1, 2, 4))]
+        exponents = list(product(steps, repeat=k))
+        M = np.exp(np.log(v.P) @ np.array(exponents, float).T).T * v.w  # (exponents, rows)
+        y = v.t * v.w
+        G = np.stack([self.factors.columns[i] for i in ids], 1) if ids else np.zeros((len(y), 0))
+        self.clock.spend(4e-10 * len(POWERS) * M.size * max(len(ids), 1))
+        ranked = []
+        for q in POWERS:
+            with np.errstate(all="ignore"):
+                Gq = G ** float(q)
+                c = ((M * y) @ Gq) / ((M * M) @ (Gq * Gq))
+                left = 1 - c * ((M * y) @ Gq) / (y @ y)
+            length = 0.5 * len(y) * np.log(np.maximum(np.where(np.isfinite(left), left, 1.0), 1e-24))
+            length += np.array([1.5 * sum(map(_weight, e)) for e in exponents])[:, None]
+            length += np.array([1.5 * _complexity(self.factors.trees[i]) + 1.5 * _weight(q) for i in ids])
+            for flat in np.argsort(length, axis=None)[: 2 * most]:
+                a, b = np.unravel_index(flat, length.shape)
+                ranked.append((float(length[a, b]), float(c[a, b]), exponents[a], ids[b], q))
+        for _, c, e, i, q in sorted(ranked)[:most]:
+            mono = ex.monomial(self.view.variables, e)
+            parts = [*([] if ex.is_one(mono) else [mono]), ex.power(self.factors.trees[i], q)]
+            yield self.view.lift(ex.mul(ex.const(c), *parts))
 
     def _pairs_work(self, features: int) -> float:
         return 1.2e-8 * features**2 + 6e-11 * self.rows * features**2
@@ -154,6 +189,16 @@ class Few:
                     yield tree
 
 
+def _weight(q: Fraction) -> float:
+    """What an exponent costs in nodes: nothing for zero, one for one, more for others."""
+    return 0.0 if q == 0 else abs(q.numerator) + 2 * q.denominator - 2
+
+
+def _plain(tree: ex.Tree) -> bool:
+    """Whether the constants of a feature are one, two or a half, which a refit does not have to move."""
+    return all(abs(c) in (0.5, 1.0, 2.0) for c in ex.constants(tree))
+
+
 def _complexity(tree: ex.Tree) -> float:
     """Size, with powers counted by their numbers: a seventh half is less simple than a first."""
     own = abs(tree[2].numerator) + 2 * tree[2].denominator - 2 if tree[0] == "pow" else 1
@@ -163,6 +208,8 @@ def _complexity(tree: ex.Tree) -> float:
 def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
     """All of the above for one view, products first."""
     few = Few(view, clock, noisy, allowed, rows)
+    if noisy:
+        yield from few.simple_products()
     yield from few.products()
     for name in (n for n in OUTER if n != "fourth"):
         clock.check()

@@ -164,7 +164,7 @@ def _with_front(
 
 
 def _of_the_monomial(Z: np.ndarray, y: np.ndarray, pos: np.ndarray) -> list[Groups]:
-    """The product of powers nearest to y as the only group: near a power law the index model cannot tell group from front."""
+    """The product of powers nearest to y as the only group: near a power law, group and front look alike."""
     size = np.maximum(np.abs(y), 1e-3 * np.sqrt(np.mean(y**2)))
     A = np.concatenate([np.ones((len(y), 1)), Z], 1) * size[:, None]
     e = np.round(np.linalg.lstsq(A, np.log(size) * size, rcond=None)[0][1:])

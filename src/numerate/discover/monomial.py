@@ -6,6 +6,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.index import fraction
+from numerate.discover.refit import refit
 from numerate.discover.view import View
 
 
@@ -16,12 +17,18 @@ def monomials(view: View) -> Iterator[ex.Tree]:
         return
     sign = np.sign(np.median(view.t))
     ok = view.t * sign > 0
-    if ok.mean() < 0.8:
+    if ok.mean() < 0.6:
         return
     size = np.abs(view.t[ok])
     A = np.concatenate([np.ones((ok.sum(), 1)), np.log(view.P[ok])], 1)
     w = np.minimum(size, np.quantile(size, 0.95)) * view.w[ok]  # the relative noise is smaller where t is larger
     c = np.linalg.lstsq(A * w[:, None], np.log(size) * w, rcond=None)[0]
+    if not ok.all():  # noise that large bends the logarithms: again without them
+        free = ex.mul(
+            ex.const(sign * np.exp(c[0])), *[("power", x, ex.const(q)) for x, q in zip(view.variables, c[1:])]
+        )
+        c = np.array(ex.constants(refit(free, view.P, view.t, view.w**2).tree))
+        c[0] = np.log(max(c[0] * sign, 1e-300))
     seen = set()
     for denominators in ((1,), (1, 2), (1, 2, 3)):
         e = tuple(fraction(v, 0.5 / max(denominators), denominators) for v in c[1:])

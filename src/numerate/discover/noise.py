@@ -8,7 +8,6 @@ from scipy.linalg import solve_triangular
 from numerate.discover import polynomials as poly
 from numerate.discover.view import View
 
-
 SMOOTH = 1e-6  # of the scale of y: a polynomial that comes so close leaves no noise
 SMALL = 0.03  # of the scale of y: noise up to which log t, 1/t and t^2 keep it even and unbiased
 
@@ -39,7 +38,9 @@ def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) 
     least = np.inf
     for name in ("log", "id", "inv", "sq") if v.t.min() > 0 else ("id", "inv", "sq", "log"):
         outer = replace(v, noise=least if least < SMALL * v.scale else 0.0).outer(name)
-        for U in inputs if outer is not None and outer.usable else ():
+        if outer is None or not outer.usable:
+            continue
+        for U in inputs:
             fits = SmoothFits(U, outer)
             least = min(least, fits.levels.min(initial=np.inf))
             if least < SMOOTH * v.scale:
@@ -103,14 +104,16 @@ def _without_structure(X: np.ndarray | None, residual: np.ndarray) -> bool:
     return X is None or is_noise(X, residual)
 
 
-def is_gaussian(residual: np.ndarray) -> bool:
-    """Whether skewness and kurtosis are those of a normal distribution within four standard errors.
+def is_gaussian(residual: np.ndarray, fewest: int = 200) -> bool:
+    """Whether skewness and kurtosis are those of a normal distribution within three standard errors.
 
-    A wave too fine for any polynomial leaves residuals without structure, too, but of another distribution.
+    A wave too fine for any polynomial leaves residuals without structure, too, but of another distribution. Too few
+    rows cannot tell: False.
     """
     n = len(residual)
     z = (residual - residual.mean()) / (residual.std() + 1e-300)
-    return bool(abs(np.mean(z**3)) < 4 * np.sqrt(6 / n) and abs(np.mean(z**4) - 3) < 4 * np.sqrt(24 / n))
+    skewness, kurtosis = abs(np.mean(z**3)) / np.sqrt(6 / n), abs(np.mean(z**4) - 3) / np.sqrt(24 / n)
+    return bool(n >= fewest and skewness < 3 and kurtosis < 3)
 
 
 def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool:

@@ -13,6 +13,8 @@ from numerate.discover.rounding import drop_idle, simplest
 
 FLOOR = 1e-13  # relative errors below this are rounding
 SOLVED = 1e-12
+LOUD = 0.03  # relative noise above which several simple formulas may explain the data
+RARE = {"exp": 2.0, "log": 2.0, "sin": 4.0, "cos": 4.0, "abs": 4.0, "sqrt": 0.0}  # nats beside the node; others five
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,17 @@ class Pool:
     def best(self) -> Candidate:
         return self.found[0]
 
-    def score(self, tree: ex.Tree, error: float) -> float:
-        """Description length in nats: residuals, constants, structure."""
-        n, k = len(self.y), len(ex.constants(tree))
-        return n * np.log(max(error, self.floor)) + 0.5 * k * np.log(n) + 1.5 * ex.size(tree)
+    def score(self, fit: Fit) -> float:
+        """Description length in nats: residuals, constants, structure. A simple constant costs less than a free one."""
+        n, free = len(self.y), 0.5 * np.log(len(self.y))
+        constants = 0.0
+        for c, error in zip(ex.constants(fit.tree), fit.standard_errors):
+            whole = np.isfinite(error) and round(c) and abs(c - round(c)) < 2 * error
+            constants += min(free, 1.0 + np.log(abs(c) + 1)) if whole else free
+        return n * np.log(max(fit.error, self.floor)) + constants + 1.5 * ex.size(fit.tree) + _rarity(fit.tree)
 
     def _candidate(self, fit: Fit, source: str) -> Candidate:
-        return Candidate(self.score(fit.tree, fit.error), fit.error, fit.tree, fit.standard_errors, source)
+        return Candidate(self.score(fit), fit.error, fit.tree, fit.standard_errors, source)
 
     def offer(self, tree: ex.Tree, source: str) -> None:
         """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
@@ -125,7 +131,10 @@ class Pool:
             self._settled = self.clock.work
         if self._settled is None:
             return
-        wait = 0.3 + 0.5 * self._settled if self.explained else 1.5 + self._settled
+        if self.explained:
+            wait = 0.3 + 0.5 * self._settled if self.noise < LOUD else 1.5 + self._settled
+        else:
+            wait = 3.0 + self._settled
         if self.clock.work >= self._settled + self.patience * wait:
             raise Solved
 
@@ -158,3 +167,13 @@ class Pool:
             near = max(width * abs(c), 2.5 * error if np.isfinite(error) else 0.0)
             odd += simplest(c, near) is None or (self.noise is not None and abs(c) <= near)
         return odd
+
+
+def _rarity(tree: ex.Tree) -> float:
+    """What the functions and exponents of a formula cost beside their nodes; squares, inverses and roots: nothing."""
+    if tree[0] in ("x", "c", "k"):
+        return 0.0
+    own = RARE.get(tree[0], 5.0) if tree[0] in ex.UNARY else 0.0
+    if tree[0] == "pow":
+        own = 0.7 * max(0, abs(tree[2].numerator) + tree[2].denominator - 3)
+    return own + sum(_rarity(part) for part in tree[1:] if isinstance(part, tuple))

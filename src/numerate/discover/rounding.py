@@ -75,10 +75,49 @@ def round_constants(
 ) -> tuple[Fit, dict[int, sp.Expr]]:
     """Constants to the simplest number within their error, if the fit does not suffer: all at once, else one by one.
 
+    Where constants stay free, the same with a constant before each sum: the ratios of its terms may be simple numbers.
     Returns the fit with the others refitted, and the exact value of each rounded constant by position.
     """
     if not 0 < len(ex.constants(fit.tree)) <= 20:
         return fit, {}
+    best, names = _round(fit, X, y, weights)
+    free = len(ex.constants(best.tree)) - len(names)
+    tree = before_sums(fit.tree)
+    if free > 1 and tree != fit.tree and fit.error > 1e-9:
+        other, others = _round(refit(tree, X, y, weights, steps=10), X, y, weights)
+        if len(ex.constants(other.tree)) - len(others) < free:
+            return other, others
+    return best, names
+
+
+def before_sums(tree: ex.Tree) -> ex.Tree:
+    """a f + b g as a (f + (b/a) g), for each sum whose terms all have a constant factor."""
+    tree = tuple(before_sums(part) if isinstance(part, tuple) else part for part in tree)
+    if tree[0] != "add":
+        return tree
+    terms = [apart for term in tree[1:] if (apart := _apart(term)) is not None]
+    if len(terms) < max(2, len(tree) - 1):
+        return tree
+    first = terms[0][0]
+    inner = [
+        terms[0][1],
+        *(ex.const(c / first) if ex.is_one(t) else ex.mul(ex.const(c / first), t) for c, t in terms[1:]),
+    ]
+    return ex.mul(ex.const(first), ex.add(*inner))
+
+
+def _apart(term: ex.Tree) -> tuple[float, ex.Tree] | None:
+    """A term as (constant, the rest); None if it has not exactly one constant factor."""
+    if term[0] == "c":
+        return (term[1], ex.ONE) if term[1] else None
+    parts = list(term[1:]) if term[0] == "mul" else [term]
+    constants = [p[1] for p in parts if p[0] == "c"]
+    rest = [p for p in parts if p[0] != "c"]
+    return (constants[0], ex.mul(*rest)) if len(constants) == 1 and constants[0] and rest else None
+
+
+def _round(fit: Fit, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> tuple[Fit, dict[int, sp.Expr]]:
+    """:func:`round_constants` of one form."""
     for sigmas in (2.5, 4.0):
         together = _round_together(fit, X, y, weights, sigmas)
         if together is not None:

@@ -212,12 +212,16 @@ class Solver:
             self.curves(view, source)
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         good = self.good(view, plans)
+        front = None if grouped or "front" in source else _attempt(find_front, view, 1200)
+        lengths = [plan.description(len(view.t)) for plan in [*plans, *([front] if front is not None else [])]]
+        if front is not None and self.good(view, [front, *plans])[:1] == [front] and lengths[-1] == min(lengths):
+            self.front(view, front, source)
+            front = None
         parts = [lambda: self.follow(view, good[:2], source), lambda: self.functions(view, source)]
         for part in parts if self.pool.noise is not None else reversed(parts):  # a guess of the noise decides nothing
             part()
         if view.k == 1:
             return
-        front = None if grouped or "front" in source else _attempt(find_front, view)
         if front is not None and front.error < 1.2 * view.noise / view.scale:
             self.front(view, front, source)
             front = None

@@ -123,9 +123,9 @@ class View:
             return replace(self, t=self.t - ex.column(term, self.P), lift=lambda g: lift(ex.add(term, g)))
 
     def _off(self, name: str) -> np.ndarray:
-        """Rows that noise may have carried out of the domain of an outer function: two standard deviations from its end.
+        """Rows within two standard deviations of the end of an outer function's domain, or beyond it.
 
-        They are left out, with weight zero.
+        They are left out, with weight zero: noise may have carried them there.
         """
         low, high = _domain(name, float(np.sign(np.median(self.t))))
         near = 2 * self.noise / np.maximum(self.w, 1e-12 * self.w.max())
