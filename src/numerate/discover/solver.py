@@ -13,10 +13,12 @@ from numerate.discover import rational, spans
 from numerate.discover.clock import Clock, linear_work, refit_work
 from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
+from numerate.discover.empirical import empirical_fits
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
+from numerate.discover.implicit import implicit_quadratics
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.merges import merged
@@ -159,6 +161,7 @@ class Solver:
         if view.k > 1:
             if not view.noise:
                 self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
+                self.offer(empirical_fits(view, self.clock, self.pool.allowed), f"{source} empirical")
             self.scan(view, source)
         if view.k == 1:
             if not view.noise and not source:
@@ -206,6 +209,7 @@ class Solver:
             self.offer(rational.rationals(view, self.clock), f"{source} quotient")
             if not view.noise:
                 self.offer(rational.roots_of_quadratics(view, self.clock), f"{source} root")
+                self.offer(implicit_quadratics(view, self.clock), f"{source} implicit")
 
     def functions(self, view: View, source: str) -> None:
         rows = 500
