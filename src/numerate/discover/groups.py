@@ -23,6 +23,12 @@ class Groups:
     front: list[Fraction]
     rows: list[list[Fraction]]
 
+    @property
+    def trivial(self) -> bool:
+        """The inputs themselves, with nothing in front."""
+        own = [[Fraction(int(i == j)) for j in range(len(self.front))] for i in range(len(self.front))]
+        return not any(self.front) and sorted(self.rows) == sorted(own)
+
     def apply(self, view: View) -> View:
         """The view with the front divided out, as a function of the groups."""
         return view.over(ex.monomial(view.variables, self.front)).of(

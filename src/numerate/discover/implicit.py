@@ -4,7 +4,9 @@ The coefficient of t^2 may hold inputs, and the columns may be waves of an angle
 ranges of projectiles.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -82,19 +84,46 @@ def _times(value: float, tree: ex.Tree) -> ex.Tree:
 
 
 def _solved(sums: list[list[ex.Tree]], P: np.ndarray, t: np.ndarray) -> ex.Tree | None:
-    """The formula; which of the two roots it is, the values say."""
+    """The formula; which of the two roots it is, the values say.
+
+    A factor f that q_0 holds squared and q_1 once stands before the root: f sqrt(u), not sqrt(f^2 u), is smooth.
+    """
     zeroth, first, second = sums
     if not zeroth or not second:
         return None
-    q0, q1, q2 = (ex.add(*s) if s else None for s in sums)
-    product = ex.mul(ex.fixed(-4.0), q2, q0)
-    discriminant = product if q1 is None else ex.add(ex.power(q1, 2), product)
+    front = common_factor(zeroth, first)
+    q2, inside = ex.add(*second), [ex.mul(ex.fixed(-4.0), ex.add(*second), ex.add(*[_over(q, front, 2) for q in zeroth]))]
+    if first:
+        inside.append(ex.power(ex.add(*[_over(q, front, 1) for q in first]), 2))
+    before = ex.mul(*[ex.power(f, n) for f, n in front.items()]) if front else ex.ONE
     below = ex.power(ex.mul(ex.fixed(2.0), q2), -1)
 
     def formula(sign: float) -> ex.Tree:
-        parts = [] if q1 is None else [ex.mul(MINUS, q1)]
-        return ex.mul(ex.add(*parts, ex.mul(ex.fixed(sign), ("sqrt", discriminant))), below)
+        parts = [ex.mul(MINUS, ex.add(*first))] if first else []
+        return ex.mul(ex.add(*parts, ex.mul(ex.fixed(sign), before, ("sqrt", ex.add(*inside)))), below)
 
     with np.errstate(all="ignore"):
         errors = [np.nanmean(np.abs(ex.column(formula(sign), P) - t)) for sign in (1.0, -1.0)]
     return formula(1.0 if errors[0] < errors[1] else -1.0)
+
+
+def powers(tree: ex.Tree) -> Counter[ex.Tree]:
+    """The factors of a product with their powers, numbers left out."""
+    if tree[0] == "mul":
+        return sum((powers(part) for part in tree[1:]), Counter())
+    if tree[0] == "pow" and tree[2].denominator == 1 and tree[2] > 0:
+        return Counter({tree[1]: int(tree[2])})
+    return Counter() if tree[0] in ("c", "k") else Counter({tree: 1})
+
+
+def common_factor(zeroth: Sequence[ex.Tree], first: Sequence[ex.Tree]) -> Counter[ex.Tree]:
+    """What divides every term of q_1, and twice every term of q_0."""
+    most = [Counter({f: n // 2 for f, n in powers(q).items()}) for q in zeroth] + [powers(q) for q in first]
+    return +reduce(lambda a, b: a & b, most)
+
+
+def _over(tree: ex.Tree, front: Counter[ex.Tree], times: int) -> ex.Tree:
+    """A term divided by the factor, once or twice."""
+    left = powers(tree) - Counter({f: times * n for f, n in front.items()})
+    numbers = [part for part in (tree[1:] if tree[0] == "mul" else [tree]) if part[0] in ("c", "k")]
+    return ex.mul(*numbers, *[ex.power(f, n) for f, n in left.items()] or ([] if numbers else [ex.ONE]))

@@ -210,7 +210,7 @@ def _products(F: np.ndarray, M: np.ndarray) -> np.ndarray | None:
 
 
 def _work(n: int, columns: int, grid: int) -> float:
-    return (grid + 40) * (6e-5 + 4e-10 * n * columns**2)
+    return (grid + 40) * (5e-5 + 2.5e-10 * n * columns**2)
 
 
 def _sums(view: View, head: View, i: int, family: Family, outers: list[View], clock: Clock) -> Iterator[ex.Tree]:

@@ -162,6 +162,7 @@ class Solver:
             if not view.noise:
                 self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
                 self.offer(empirical_fits(view, self.clock, self.pool.allowed), f"{source} empirical")
+        if view.k == 2:
             self.scan(view, source)
         if view.k == 1:
             if not view.noise and not source:
@@ -187,6 +188,8 @@ class Solver:
             self.few(view, source)
         if not grouped:
             self.differences(view, source)
+        if view.k > 2:
+            self.scan(view, source)
         if view.k == 3:
             self.few(view, source)
         self.follow(view, [p for p in plans if p not in good], source)
@@ -235,7 +238,7 @@ class Solver:
         return view
 
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
-        for plan in plans[:4]:
+        for plan in (p for p in plans[:4] if not p.trivial):
             inner = plan.apply(view)
             if self.depth == 0 and not source and not self.groups:
                 self.groups = plan.rows
@@ -332,7 +335,7 @@ class Solver:
         scale = np.sqrt(np.mean(w**2))
         part = replace(part, noise=noise / scale)
         pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
-        pool.noise = pool.floor = part.noise / part.scale
+        pool.noise = pool.floor = 3 * part.noise / part.scale
         pool.patience = 0.0
         inner = Solver(pool, self.clock, self.seed, self.depth + 1)
         try:
@@ -340,7 +343,7 @@ class Solver:
                 inner.solve(part, "component")
         except Solved:
             pass
-        return [c.tree for c in pool.found[:2] if c.error < 3 * pool.noise]
+        return [c.tree for c in pool.found[:2] if c.error < pool.noise]
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""
