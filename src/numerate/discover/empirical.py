@@ -35,9 +35,9 @@ class Terms:
         e = self.rng.normal(size=self.k) * self.rng.choice([0.3, 1.0])
         return [ex.mul(ex.const(v), ex.var(j)) for j, v in enumerate(e)]
 
-    def any(self) -> ex.Tree:
+    def any(self, size: float = 1.0) -> ex.Tree:
         """c x^e with c of any sign."""
-        c = self.rng.choice([-1.0, 1.0]) * self.rng.uniform(0.2, 1.5)
+        c = size * self.rng.choice([-1.0, 1.0]) * self.rng.uniform(0.2, 1.5)
         return ex.mul(ex.const(c), ("exp", ex.add(*self.exponents())))
 
     def positive(self) -> ex.Tree:
@@ -56,7 +56,8 @@ def _sum(number: int) -> Form:
 
 
 def _binomial(terms: Terms) -> ex.Tree:
-    return ex.mul(terms.any(), ("power", ex.add(ex.ONE, terms.any()), ex.const(terms.rng.choice([-1.0, 0.5, 2.0]))))
+    size, p = terms.rng.choice([1.0, 0.2]), terms.rng.choice([-1.0, 0.5, 2.0])  # one plus a negative term: positive
+    return ex.mul(terms.any(), ("power", ex.add(ex.ONE, terms.any(size)), ex.const(p)))
 
 
 def _exponential(terms: Terms) -> ex.Tree:

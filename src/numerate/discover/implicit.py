@@ -7,6 +7,7 @@ ranges of projectiles.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,7 +48,9 @@ def with_waves(P: np.ndarray, i: int, degree: int) -> Columns:
     x, others = ex.var(i), [ex.var(j) for j in range(P.shape[1]) if j != i]
     sin, cos = ("sin", x), ("cos", x)
     waves = [ex.ONE, sin, cos, ex.mul(sin, cos), ex.power(cos, 2)]
-    beside = [ex.ONE, *[ex.monomial(others, e) for e in exponents(len(others), degree)]] if degree and others else [ex.ONE]
+    beside = (
+        [ex.ONE, *[ex.monomial(others, e) for e in exponents(len(others), degree)]] if degree and others else [ex.ONE]
+    )
     trees = [m if ex.is_one(w) else w if ex.is_one(m) else ex.mul(m, w) for w in waves for m in beside]
     return Columns(np.stack([ex.column(t, P) for t in trees], 1), trees)
 
@@ -70,8 +73,7 @@ def root(block: Sequence[Columns], P: np.ndarray, t: np.ndarray) -> ex.Tree | No
     lead = next(v for v, j in zip(c, support) if j >= begin)
     bounds = (0, len(block[0].trees), begin, len(trees))
     sums = [
-        [_times(v / lead, trees[j]) for v, j in zip(c, support) if low <= j < high]
-        for low, high in zip(bounds, bounds[1:])
+        [_times(v / lead, trees[j]) for v, j in zip(c, support) if low <= j < high] for low, high in pairwise(bounds)
     ]
     return _solved(sums, P, t)
 
@@ -92,7 +94,10 @@ def _solved(sums: list[list[ex.Tree]], P: np.ndarray, t: np.ndarray) -> ex.Tree 
     if not zeroth or not second:
         return None
     front = common_factor(zeroth, first)
-    q2, inside = ex.add(*second), [ex.mul(ex.fixed(-4.0), ex.add(*second), ex.add(*[_over(q, front, 2) for q in zeroth]))]
+    q2, inside = (
+        ex.add(*second),
+        [ex.mul(ex.fixed(-4.0), ex.add(*second), ex.add(*[_over(q, front, 2) for q in zeroth]))],
+    )
     if first:
         inside.append(ex.power(ex.add(*[_over(q, front, 1) for q in first]), 2))
     before = ex.mul(*[ex.power(f, n) for f, n in front.items()]) if front else ex.ONE

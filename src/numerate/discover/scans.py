@@ -68,7 +68,9 @@ def families(x: np.ndarray, tree: ex.Tree, allowed: frozenset[str] | None) -> It
         yield Family("log power", np.arange(-2.1, 3.2, 0.25), lambda c: [("power", ("log", tree), ex.const(c))])
 
 
-def scan(columns: Callable[[float], np.ndarray | None], grid: np.ndarray, base: np.ndarray, T: np.ndarray, sure: float = SURE):
+def scan(
+    columns: Callable[[float], np.ndarray | None], grid: np.ndarray, base: np.ndarray, T: np.ndarray, sure: float = SURE
+):
     """Constants with which the columns, beside the base, hold a target to the last digits.
 
     Args:

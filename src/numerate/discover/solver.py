@@ -158,10 +158,9 @@ class Solver:
                 self.offer(self.checked(curves(view)), f"{source} curve")
         with self.clock.share((0.05 if view.noise else 0.12) * self.clock.seconds):
             self.functions(view, source)
-        if view.k > 1:
-            if not view.noise:
-                self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
-                self.offer(empirical_fits(view, self.clock, self.pool.allowed), f"{source} empirical")
+        if view.k > 1 and not view.noise:
+            self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
+            self.offer(empirical_fits(view, self.clock, self.pool.allowed), f"{source} empirical")
         if view.k == 2:
             self.scan(view, source)
         if view.k == 1:
@@ -206,7 +205,9 @@ class Solver:
         if view.k <= 2 and not view.noise:
             for one in (ex.ONE, ex.fixed(-1.0)):
                 less = view.minus(one)
-                fits = spans.span_fits(less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows)
+                fits = spans.span_fits(
+                    less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows
+                )
                 self.offer(fits, f"{source} less one")
         with self.clock.share(0.1 * self.clock.seconds):
             self.offer(rational.rationals(view, self.clock), f"{source} quotient")
