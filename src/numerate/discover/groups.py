@@ -29,6 +29,12 @@ class Groups:
         exponents = [q for row in [self.front, *self.rows] for q in row]
         return n * np.log(self.error) + link + sum(abs(q.numerator) + 2 * (q.denominator - 1) for q in exponents)
 
+    @property
+    def trivial(self) -> bool:
+        """The inputs themselves, with nothing in front."""
+        own = [[Fraction(int(i == j)) for j in range(len(self.front))] for i in range(len(self.front))]
+        return not any(self.front) and sorted(self.rows) == sorted(own)
+
     def apply(self, view: View) -> View:
         """The view with the front divided out, as a function of the groups."""
         return view.over(ex.monomial(view.variables, self.front)).of(

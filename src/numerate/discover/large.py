@@ -146,11 +146,12 @@ def best_pairs(
     top: int = 20,
     chunk: int = 500,
     check: Callable[[], None] = lambda: None,
+    distinct: float = 1e-5,
 ) -> list[list[tuple[float, tuple[int, int]]]]:
     """For each column of T the pairs of columns of F that leave least of it, the base projected out: (rest, pair).
 
     The squared correlation with a pair is (c_i^2 + c_j^2 - 2 c_i c_j g) / (1 - g^2); ranked in single precision, the
-    best measured in double. ``check`` is called between chunks.
+    best measured in double. ``check`` is called between chunks. Pairs with 1 - g^2 below ``distinct`` are left out.
     """
     Q = np.linalg.qr(base / np.linalg.norm(base, axis=0))[0]
     T = T - Q @ (Q.T @ T)
@@ -166,7 +167,7 @@ def best_pairs(
         check()
         G = P4[:, s : s + chunk].T @ P4[:, s:]
         scale = 1 - G * G
-        np.divide(1, scale, out=scale, where=scale > 1e-5)
+        np.divide(1, scale, out=scale, where=scale > distinct)
         scale[scale < 1] = 0  # a pair of equal columns
         G *= -2 * scale
         for t, rank in enumerate(ranked):

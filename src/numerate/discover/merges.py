@@ -78,6 +78,8 @@ def surrogate(view: View, rows: int = ROWS) -> Surrogate:
     H, slopes = poly.columns_and_slopes(U, exps)
     A = np.concatenate([np.ones((len(U), 1)), H], 1)
     T = targets(v)
+    if not (np.isfinite(A).all() and np.isfinite(T).all()):
+        return Surrogate(np.inf, np.zeros_like(U))
     Q, R = np.linalg.qr(A)
     left = T - Q @ (Q.T @ T)
     errors = np.sqrt(np.sum(left**2, 0) / max(len(U) - A.shape[1], 1))
@@ -97,6 +99,7 @@ def monomial_ratio(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, 
         return None
     z, w, L = z[ok], w[ok], L[ok]
     A = np.concatenate([np.ones((len(z), 1)), L], 1)
+    coefficients = np.zeros(A.shape[1])
     for _ in range(4):
         coefficients = np.linalg.lstsq(A * w[:, None], z * w, rcond=None)[0]
         r = np.abs(z - A @ coefficients)
@@ -157,7 +160,7 @@ def find_merge(view: View, clock: Clock, rows: int = ROWS) -> Merge | None:
     if before.error > 0.3:
         return None
     best: tuple[float, Merge] | None = None
-    for merge in sorted(candidates(view, before.slopes, rows), key=lambda m: (m.spread + 0.01 * ex.size(m.tree)))[:4]:
+    for merge in sorted(candidates(view, before.slopes, rows), key=lambda m: m.spread + 0.01 * ex.size(m.tree))[:4]:
         clock.spend(1.5 * linear_work(n, columns))
         after = surrogate(merge.apply(view), rows).error
         if after < 1.2 * before.error + 1e-9 and (best is None or after < best[0]):

@@ -147,7 +147,7 @@ def product_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows:
         return
     n, p = logs.F.shape
     clock.spend(4e-5 * p + 2e-11 * n * p**2 + 1e-9 * len(made) * p**2)
-    alone, pairs = logs.alone(T), large.best_pairs(logs.base, logs.F, T, check=clock.check)
+    alone, pairs = logs.alone(T), large.best_pairs(logs.base, logs.F, T, check=clock.check, distinct=1e-3)
     for i, view in enumerate(made):
         chosen = alone[i] + [pair for rest, pair in pairs[i][:2] if rest < SURE]
         trees = (logs.formula(view, T[:, i], some) for some in chosen[:2])

@@ -97,7 +97,7 @@ def quotient(above: Columns, below: Columns, t: np.ndarray) -> ex.Tree | None:
     s, V = np.linalg.svd(np.linalg.qr(W / norms, mode="r"))[1:]
     null = int(np.sum(s < 1e-10 * s[0]))
     p, trees = above.A.shape[1], [*above.trees, *below.trees]
-    columns = _sparsest(V[-null:], [ex.size(tree) for tree in trees], p) if 0 < null <= 60 else None
+    columns = sparsest(V[-null:], [ex.size(tree) for tree in trees], p) if 0 < null <= 60 else None
     if columns is None or len(columns) > 16:
         return None
     c = np.linalg.svd(W[:, columns] / norms[columns], full_matrices=False)[2][-1] / norms[columns]
@@ -106,7 +106,7 @@ def quotient(above: Columns, below: Columns, t: np.ndarray) -> ex.Tree | None:
     )
 
 
-def _sparsest(N: np.ndarray, sizes: Sequence[int], p: int) -> list[int] | None:
+def sparsest(N: np.ndarray, sizes: Sequence[int], p: int) -> list[int] | None:
     """The support of the simplest row among a few echelon forms of the null space."""
     null, width = N.shape
     best: tuple[float, list[int]] | None = None

@@ -68,7 +68,9 @@ def families(x: np.ndarray, tree: ex.Tree, allowed: frozenset[str] | None) -> It
         yield Family("log power", np.arange(-2.1, 3.2, 0.25), lambda c: [("power", ("log", tree), ex.const(c))])
 
 
-def scan(columns: Callable[[float], np.ndarray | None], grid: np.ndarray, base: np.ndarray, T: np.ndarray, sure: float = SURE):
+def scan(
+    columns: Callable[[float], np.ndarray | None], grid: np.ndarray, base: np.ndarray, T: np.ndarray, sure: float = SURE
+):
     """Constants with which the columns, beside the base, hold a target to the last digits.
 
     Args:
@@ -210,7 +212,7 @@ def _products(F: np.ndarray, M: np.ndarray) -> np.ndarray | None:
 
 
 def _work(n: int, columns: int, grid: int) -> float:
-    return (grid + 40) * (6e-5 + 4e-10 * n * columns**2)
+    return (grid + 40) * (5e-5 + 2.5e-10 * n * columns**2)
 
 
 def _sums(view: View, head: View, i: int, family: Family, outers: list[View], clock: Clock) -> Iterator[ex.Tree]:

@@ -13,10 +13,12 @@ from numerate.discover import rational, spans
 from numerate.discover.clock import Clock, linear_work, refit_work
 from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
+from numerate.discover.empirical import empirical_fits
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, find_groups
+from numerate.discover.implicit import implicit_quadratics
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.merges import merged
@@ -169,9 +171,10 @@ class Solver:
             self.scan(view, source)
             self.curves(view, source)
         self.functions(view, source)
-        if view.k > 1:
-            if not view.noise:
-                self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
+        if view.k > 1 and not view.noise:
+            self.offer(product_fits(view, self.clock, self.pool.allowed), f"{source} product")
+            self.offer(empirical_fits(view, self.clock, self.pool.allowed), f"{source} empirical")
+        if view.k == 2:
             self.scan(view, source)
         if view.k == 1:
             if not view.noise and not source:
@@ -196,6 +199,8 @@ class Solver:
         if not grouped:
             self.differences(view, source)
         self.front(view, front, source)
+        if view.k > 2:
+            self.scan(view, source)
         if view.k <= 3:
             self.few(view, source)
         self.follow(view, [p for p in plans if p not in good], source)
@@ -251,12 +256,15 @@ class Solver:
         if view.k <= 2 and not view.noise:
             for one in (ex.ONE, ex.fixed(-1.0)):
                 less = view.minus(one)
-                fits = spans.span_fits(less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows)
+                fits = spans.span_fits(
+                    less, spans.plain_designs(view, rows), ("sq", "inv", "invsq", "log"), self.clock, rows
+                )
                 self.offer(fits, f"{source} less one")
         with self.clock.share(0.1 * self.clock.seconds):
             self.offer(rational.rationals(view, self.clock), f"{source} quotient")
             if not view.noise:
                 self.offer(rational.roots_of_quadratics(view, self.clock), f"{source} root")
+                self.offer(implicit_quadratics(view, self.clock), f"{source} implicit")
 
     def functions(self, view: View, source: str) -> None:
         rows = 500
@@ -288,7 +296,7 @@ class Solver:
         return self.sense(view)
 
     def follow(self, view: View, plans: list[Groups], source: str) -> None:
-        for plan in plans[:4]:
+        for plan in (p for p in plans[:4] if not p.trivial):
             inner = plan.apply(view)
             if self.depth == 0 and not source and not self.groups:
                 self.groups = plan.rows
@@ -385,7 +393,7 @@ class Solver:
         scale = np.sqrt(np.mean(w**2))
         part = replace(part, noise=noise / scale)
         pool = Pool(P, values, w**2 / np.mean(w**2), self.clock, self.pool.allowed)
-        pool.noise = pool.floor = part.noise / part.scale
+        pool.noise = pool.floor = 3 * part.noise / part.scale
         pool.patience = 0.0
         inner = Solver(pool, self.clock, self.seed, self.depth + 1)
         try:
@@ -393,7 +401,7 @@ class Solver:
                 inner.solve(part, "component")
         except Solved:
             pass
-        return [c.tree for c in pool.found[:2] if c.error < 3 * pool.noise]
+        return [c.tree for c in pool.found[:2] if c.error < pool.noise]
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""

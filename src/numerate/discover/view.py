@@ -19,6 +19,7 @@ OUTER = {  # name: (g, g', the inverse as a tree); t = inverse(g(t))
     "invsq": (lambda t: 1 / t**2, lambda t: 2 / t**3, lambda f: ex.power(f, Fraction(-1, 2))),
     "log": (np.log, lambda t: 1 / t, lambda f: ("exp", f)),
     "sqrt": (np.sqrt, lambda t: 0.5 / np.sqrt(t), lambda f: ex.power(f, 2)),
+    "invroot": (lambda t: 1 / np.sqrt(t), lambda t: 0.5 / np.sqrt(t) ** 3, lambda f: ex.power(f, -2)),
     "fourth": (lambda t: t**4, lambda t: 4 * t**3, lambda f: ex.power(f, Fraction(1, 4))),
     "exp": (np.exp, np.exp, lambda f: ("log", f)),
     "sin": (np.sin, np.cos, lambda f: ("asin", f)),
