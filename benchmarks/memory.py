@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from numerate.experiments.memory.cost import Cost
 from numerate.experiments.memory.units import FULL, SLOW, UNITS, hidden_size, layers
 from numerate.experiments.models import sequence_model
+from numerate.train.allocator import keep_freed_memory
 
 INPUTS, OUTPUTS = 10, 9
 LENGTHS = {"cpu": (64, 256, 1024, 4096), "cuda": (64, 256, 1024, 4096, 16_384)}
@@ -118,6 +119,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as training does
     machine = asked.machine or (torch.cuda.get_device_name() if asked.device == "cuda" else "one core")
     found: list[Cost] = []
     print("| unit | steps | µs a step | KiB a step and sequence |\n|---|---|---|---|")

@@ -201,7 +201,7 @@ def test_costs_are_drawn_for_every_machine():
     ]
     (picture,) = cost.cost_pictures(found)
     titles = [ax.get_title(loc="left") for ax in picture.figure.axes]
-    assert titles == ["one core, batch 8", "a GPU, batch 8", "memory"]
+    assert titles == ["one core, batch 8", "a GPU, batch 8", "memory for the backward pass"]
     assert cost.cost_pictures([]) == []
     for stored in cost.costs():  # what the package brings
         assert stored.unit in UNITS

@@ -106,12 +106,12 @@ def test_the_axis_reaches_curves_that_never_come_near_guessing():
     assert headroom([], 1.0, 1.3) == 1.3
 
 
-def test_a_legend_names_published_marks_only_where_there_are_some():
+@pytest.mark.parametrize(("theirs", "names"), [({"B": 2.0}, ["ours"]), ({"A": 2.0}, ["ours", "published"])])
+def test_a_legend_names_published_marks_only_where_there_are_some(theirs, names):
     ax = Figure().subplots()
-    plot_beside(ax, {"A": [1.0]}, {"B": 2.0}, order=["A"])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours"]
-    plot_beside(ax, {"A": [1.0]}, {"A": 2.0}, order=["A"])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "published"]
+    legend = plot_beside(ax, {"A": [1.0]}, theirs, order=["A"]).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == names
 
 
 def test_pictures_have_lines_marks_and_names():

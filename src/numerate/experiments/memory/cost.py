@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from numerate.experiments.memory.units import INVARIANT, LINEAR, POSITIVE, UNITS
 from numerate.report import Picture
@@ -102,12 +102,15 @@ def _plot(ax: Axes, series: Mapping[str, list[tuple[int, float]]]) -> None:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 5)
     ax.set_xlabel("steps of a sequence")
     low, high = np.log(ax.get_ylim())
     names = sorted(ends, key=lambda unit: ends[unit])
     places = _apart(np.log([ends[name] for name in names]), (high - low) / 32)
+    ax.set_ylim(*np.exp([min(low, places[0] - 0.02 * (high - low)), max(high, places[-1] + 0.02 * (high - low))]))
     for name, place in zip(names, np.exp(places)):
         ax.text(lengths[-1] * 1.25, place, short(name), color=_colour(name), fontsize=6.5, va="center")
 
@@ -120,7 +123,7 @@ def _plot_memory(ax: Axes, measured: Sequence[Cost]) -> None:
     ax.tick_params("y", labelsize=6.5, length=0)
     ax.margins(y=0.01)
     ax.grid(False, axis="y")
-    ax.set(title="memory", xlabel="KiB a step and sequence, kept for the backward pass")
+    ax.set(title="memory for the backward pass", xlabel="KiB a step and sequence")
 
 
 def _apart(places: Array, least: float) -> Array:
