@@ -225,7 +225,7 @@ def test_a_hidden_value_is_learnt_beside_a_right_guess(rows, gates, expected):
         optimiser.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimiser.step()
-    assert sympy.simplify(f"{formula(model, 'abcd')} - ({expected})") == 0
+    assert sympy.simplify(sympy.sympify(f"{formula(model, 'abcd')} - ({expected})")) == 0
 
 
 def test_the_formula_of_ten_inputs_names_those_that_count():
