@@ -306,7 +306,8 @@ def test_noise_is_estimated_before_a_formula_is_known(sigma):
     y = np.exp(-X[:, 0]) * X[:, 1]
     noise = sigma * np.std(y)
     got = noise_level(root(X, y + noise * np.random.default_rng(5).normal(size=2000)))
-    assert got is not None and got.gaussian
+    assert got is not None
+    assert got.gaussian
     assert got.level == pytest.approx(noise, rel=0.06)
 
 

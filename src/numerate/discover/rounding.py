@@ -80,9 +80,11 @@ def round_constants(
     """
     if not 0 < len(ex.constants(fit.tree)) <= 20:
         return fit, {}
+    if np.isnan(fit.standard_errors).any():  # constants that the data fix only together
+        fit = refit(merged(before_sums(fit.tree)), X, y, weights, steps=10)
     best, names = _round(fit, X, y, weights)
     free = len(ex.constants(best.tree)) - len(names)
-    tree = before_sums(fit.tree)
+    tree = merged(before_sums(fit.tree))
     if free > 1 and tree != fit.tree and fit.error > 1e-9:
         other, others = _round(refit(tree, X, y, weights, steps=10), X, y, weights)
         if len(ex.constants(other.tree)) - len(others) < free:
@@ -104,6 +106,17 @@ def before_sums(tree: ex.Tree) -> ex.Tree:
         *(ex.const(c / first) if ex.is_one(t) else ex.mul(ex.const(c / first), t) for c, t in terms[1:]),
     ]
     return ex.mul(ex.const(first), ex.add(*inner))
+
+
+def merged(tree: ex.Tree) -> ex.Tree:
+    """Products within products as one, their constants multiplied."""
+    tree = tuple(merged(part) if isinstance(part, tuple) else part for part in tree)
+    if tree[0] != "mul":
+        return tree
+    parts = [p for part in tree[1:] for p in (part[1:] if part[0] == "mul" else [part])]
+    constants = [p[1] for p in parts if p[0] == "c"]
+    rest = [p for p in parts if p[0] != "c"]
+    return ex.mul(*([ex.const(math.prod(constants))] if constants else []), *rest)
 
 
 def _apart(term: ex.Tree) -> tuple[float, ex.Tree] | None:

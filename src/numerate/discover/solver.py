@@ -88,7 +88,7 @@ class Solver:
             if not view.noise and not self.pool.explained:
                 self.last(view)
                 for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
-                    if not self.pool.explained:
+                    if not (self.pool.explained or (self.pool.gaussian and part == self.exactly)):
                         part(view)
         except Solved:
             if self.pool.solved:
@@ -100,7 +100,7 @@ class Solver:
         """Noise that the polynomials did not show."""
         if self.pool.best.error > 1e-4:
             level = self.pool.best.error if self.pool.noise is None else self.pool.noise
-            with self.clock.share(0.25 * self.clock.seconds):
+            with self.clock.share((0.5 if self.pool.gaussian else 0.25) * self.clock.seconds):
                 self.solve(replace(view, noise=level * view.scale), "again")
 
     def exactly(self, view: View) -> None:
@@ -218,13 +218,15 @@ class Solver:
         plans = [] if grouped else _attempt(find_groups, view, self.clock, self.seed) or []
         good = self.good(view, plans)
         front = None if grouped or "front" in source else _attempt(find_front, view, 1200)
-        lengths = [plan.description(len(view.t)) for plan in [*plans, *([front] if front is not None else [])]]
-        if front is not None and self.good(view, [front, *plans])[:1] == [front] and lengths[-1] == min(lengths):
+        enough = [p for p in [front, *good] if p is not None and p.error < 1.3 * view.noise / view.scale]
+        if self.pool.noise is None or not enough:  # a guess of the noise, or groups that do not explain the target
+            self.functions(view, source)
+        if front in enough and front is min(enough, key=lambda p: p.description(len(view.t))):
             self.front(view, front, source)
             front = None
-        parts = [lambda: self.follow(view, good[:2], source), lambda: self.functions(view, source)]
-        for part in parts if self.pool.noise is not None else reversed(parts):  # a guess of the noise decides nothing
-            part()
+        self.follow(view, good[:2], source)
+        if self.pool.noise is not None and enough:
+            self.functions(view, source)
         if view.k == 1:
             return
         if front is not None and front.error < 1.2 * view.noise / view.scale:
