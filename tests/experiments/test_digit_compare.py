@@ -36,15 +36,15 @@ def test_a_cnn_sees_both_images() -> None:
         digit_compare.pair_network(784, 1)
 
 
-def judged(**accuracies: float) -> dict[str, Claim]:
-    """Verdicts where every run of a model has about this accuracy."""
+def judged(seeds: int = 6, apart: float = 1e-4, **accuracies: float) -> dict[str, Claim]:
+    """Verdicts where runs of a model have this accuracy and a little more, ``apart`` from seed to seed."""
     names = {"cnn": CNN, "mlp": "MLP", "one": "NSR", "ten": "NSR, 10 paths", "told": TOLD}
     rows = [
         Row(
             "x", {}, seed, labels={"unit": names[name], "symbol": symbol, "task": "digits"},
-            scores={"best_test_accuracy": value + 1e-4 * seed}, curves={"gradient_norm": np.array([np.nan, 1.0])},
+            scores={"best_test_accuracy": value + apart * seed}, curves={"gradient_norm": np.array([np.nan, 1.0])},
         )
-        for name, value in accuracies.items() for symbol in (">", "=") for seed in range(6)
+        for name, value in accuracies.items() for symbol in (">", "=") for seed in range(seeds)
     ]  # fmt: skip
     claims = digit_compare.claims(digit_compare.compare(rows, Options("quick")))
     return dict(zip(("usable", "behind", "comparable", "signal"), claims))
@@ -59,6 +59,17 @@ def test_a_verdict_for_each_sentence() -> None:
     assert [claim.holds for claim in equal.values()] == [True, None, True, None]
     unexplained = judged(cnn=0.98, mlp=0.95, one=0.8, ten=0.95, told=0.95)
     assert unexplained["signal"].holds is False
+
+
+def test_no_verdict_where_the_seeds_cannot_decide() -> None:
+    as_said: dict[str, float] = {"cnn": 0.98, "mlp": 0.95, "one": 0.8, "ten": 0.951, "told": 0.97}
+    for seeds in range(1, 6):  # the median of five or fewer has no interval
+        assert [claim.holds for claim in judged(seeds, **as_said).values()] == [None] * 4
+    reverse = judged(2, cnn=0.7, mlp=0.95, one=0.6, ten=0.6, told=0.6)
+    assert [claim.holds for claim in reverse.values()] == [None] * 4
+    # 0.82 to 0.87 is on both sides of 0.85, half the errors of guessing >; the MLP's 0.815 to 0.865 is not apart
+    wide = judged(apart=0.01, cnn=0.98, mlp=0.815, one=0.6, ten=0.82, told=0.97)
+    assert [wide["usable"].holds, wide["comparable"].holds] == [None, None]
 
 
 def test_digit_compare_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from torch import nn
@@ -10,9 +11,10 @@ from torch import nn
 from numerate import cli
 from numerate.experiments import Options, Recipe, experiments, report, run, select
 from numerate.experiments.unit_choice import choose_recipes, join_units, resolve_units
+from numerate.recurrent import GRU
 from numerate.results import Row, Store
-from numerate.train import Adam, Cosine
-from numerate.units import NAU
+from numerate.train import Adam, Cosine, Penalty
+from numerate.units import NAU, Ramp, penalty
 
 NAMES = ("NAC•,NMU", "NAC•,σ", "NAC•", "NMU", "Real NPU", "NMU, neither")
 
@@ -89,6 +91,10 @@ class Scheduled(NAU):
     recipe: Recipe
 
 
+class ScheduledCell(GRU):
+    recipe: Recipe
+
+
 def recipe_of_own(**settings):
     Scheduled.recipe = Recipe(Scheduled, Adam(5e-3), **settings)
     return Options("smoke", units=(Scheduled,))
@@ -102,6 +108,19 @@ def test_networks_with_a_unit_of_the_users_own_follow_its_recipe(id):
     assert {(training.optimiser, training.schedule) for training in own} == {(Adam(5e-3), Cosine(100))}
     with pytest.raises(ValueError, match="a recipe with restart or starts cannot train a network"):
         select([id])[0].work(recipe_of_own(starts=8))
+
+
+@pytest.mark.parametrize("id", ["memory", "memory/deep", "nalu2018/table11", "nalu2018/figure6"])
+def test_a_recipe_keeps_its_penalties_where_the_experiment_sets_the_rate(id):
+    unit: Any = ScheduledCell if id.startswith("memory") else Scheduled
+    sparse = Penalty(penalty, Ramp(1.0, 1, 2))
+    unit.recipe = Recipe(unit, Adam(5e-3), (sparse,))
+    experiment, options = select([id])[0], Options("smoke", units=(unit,))
+    trainings = experiment.work(options).trainings
+    assert {(training.penalties, training.optimiser.rate == 5e-3) for training in trainings} == {((sparse,), False)}
+    unit.recipe = Recipe(unit, starts=8)
+    with pytest.raises(ValueError, match="a recipe with restart or starts cannot train a network"):
+        experiment.work(options)
 
 
 @pytest.mark.parametrize("id", ["primer2022/logic", "primer2022/inalu-function"])

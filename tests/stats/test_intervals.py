@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy import stats as distributions
 
 from numerate import published
-from numerate.stats import Estimate, gamma_mean, intervals, median, normal_mean, sparsity_mean, wilson
+from numerate.stats import Estimate, clustered_rate, gamma_mean, intervals, median, normal_mean, sparsity_mean, wilson
 
 RATES = [
     line
@@ -53,6 +53,30 @@ def test_a_wilson_interval_is_where_the_score_test_does_not_reject(case):
         assert 0 <= end <= 1
         if 0 < end < 1:
             assert abs(k / n - end) == pytest.approx(z * np.sqrt(end * (1 - end) / n), rel=1e-6)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 7), (3, 7), (7, 7), (1, 40)])
+def test_clusters_of_one_trial_and_clusters_that_go_one_way_are_as_many_trials(k, n):
+    expected = wilson(k, n)
+    for size in (1, 8):
+        found = clustered_rate([size] * k + [0] * (n - k), [size] * n)
+        assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
+        assert found.n == size * n
+
+
+def test_an_interval_of_clusters_covers_the_rate():
+    """The true rate is 0.3, the correlation in a cluster 0.4; intervals of independent trials cover half of the time."""
+    draws = np.random.default_rng(0)
+    solved = draws.binomial(20, draws.beta(0.3 * 1.5, 0.7 * 1.5, (1000, 10)))
+    found = [clustered_rate(k, [20] * 10) for k in solved]
+    covered = np.mean([rate.low <= 0.3 <= rate.high for rate in found])  # type: ignore[operator]
+    assert 0.93 <= covered <= 0.98
+
+
+def test_an_interval_of_clusters_needs_as_many_trials_as_successes():
+    assert clustered_rate([], []).value is None
+    with pytest.raises(ValueError, match="0 <= successes <= trials in each cluster"):
+        clustered_rate([3, 1], [2, 2])
 
 
 def test_a_rate_of_nothing():

@@ -45,6 +45,13 @@ def test_snapped_is_told_only_if_every_run_was_tried():
     assert summarise([]).snapped is None
 
 
+def test_starts_of_one_run_are_not_taken_as_independent():
+    found = summarise([Outcome(seed < 3, starts=8, starts_solved=8 * (seed < 3)) for seed in range(6)])
+    assert found.single is not None
+    assert (found.starts_solved, found.starts, found.single.n) == (24, 48, 48)
+    assert (found.single.low, found.single.high) == pytest.approx((found.success.low, found.success.high))
+
+
 def test_order_of_runs_does_not_matter():
     shuffled = [RUNS[i] for i in np.random.default_rng(0).permutation(len(RUNS))]
     assert summarise(shuffled).solved_at.value == pytest.approx(summarise(RUNS).solved_at.value)

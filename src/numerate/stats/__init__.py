@@ -2,7 +2,16 @@
 
 from numerate.results.outcome import Outcome, best_point, outcome, solved_at, success
 from numerate.stats.comparing import Verdict, boschloo, false_discovery, fisher, verdict, verdicts
-from numerate.stats.intervals import Estimate, gamma_mean, median, normal_mean, sparsity_mean, upper_mean, wilson
+from numerate.stats.intervals import (
+    Estimate,
+    clustered_rate,
+    gamma_mean,
+    median,
+    normal_mean,
+    sparsity_mean,
+    upper_mean,
+    wilson,
+)
 from numerate.stats.ordering import Agreement, rank_agreement
 from numerate.stats.summary import Summary, summarise
 
@@ -14,6 +23,7 @@ __all__ = [
     "Verdict",
     "best_point",
     "boschloo",
+    "clustered_rate",
     "false_discovery",
     "fisher",
     "gamma_mean",

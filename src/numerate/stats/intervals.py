@@ -49,6 +49,41 @@ def wilson(k: int, n: int) -> Estimate:
     return Estimate(k / n, min(low, k / n), max(high, k / n), n, "Wilson")
 
 
+def clustered_rate(successes: Any, trials: Any) -> Estimate:
+    """A rate over trials that come in clusters, such as the starts of each seed: (clusters,) each.
+
+    The Wilson score interval of the number of independent trials that would vary as much (Korn and Graubard, 1998). That
+    number is at most all trials, and at least what is left if the trials of each cluster all agree. The least is taken
+    where the data cannot tell: one cluster, no success, or success throughout.
+    """
+    from scipy import stats
+
+    k, m = np.asarray(successes, float), np.asarray(trials, float)
+    if k.shape != m.shape or k.ndim != 1 or not ((k >= 0) & (k <= m)).all():
+        raise ValueError(f"a rate needs 0 <= successes <= trials in each cluster, got {successes} of {trials}")
+    n, clusters = float(m.sum()), int((m > 0).sum())
+    if n == 0:
+        return Estimate(None, how="no runs")
+    rate, fewest = float(k.sum()) / n, n**2 / float((m**2).sum())
+    variance = clusters / max(1, clusters - 1) * float(((k - rate * m) ** 2).sum()) / n**2
+    if clusters == 1 or rate in (0.0, 1.0):
+        effective = fewest
+    elif variance == 0:
+        effective = n
+    else:
+        narrower = stats.t.ppf(0.975, n - 1) / stats.t.ppf(0.975, clusters - 1)
+        effective = float(np.clip(rate * (1 - rate) / variance * narrower**2, fewest, n))
+    low, high = _score_interval(rate, effective)
+    return Estimate(rate, min(low, rate), max(high, rate), int(n), "Wilson, clustered")
+
+
+def _score_interval(rate: float, n: float) -> tuple[float, float]:
+    """Wilson's, also of a number of trials that is not whole."""
+    z = float(special.ndtri(0.975))
+    middle, half = rate + z**2 / (2 * n), z * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    return max(0.0, float((middle - half) / (1 + z**2 / n))), min(1.0, float((middle + half) / (1 + z**2 / n)))
+
+
 def normal_mean(x: Any, lowest: float = -np.inf, highest: float = np.inf) -> Estimate:
     """The sample mean ± t·sd/√n; the interval is cut at ``lowest`` and ``highest``. An infinite mean has none."""
     from scipy import stats

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from numerate.results.outcome import Outcome
-from numerate.stats.intervals import Estimate, gamma_mean, sparsity_mean, wilson
+from numerate.stats.intervals import Estimate, clustered_rate, gamma_mean, sparsity_mean, wilson
 
 
 @dataclass(frozen=True)
 class Summary:
     """What a group of runs achieved. Solved-at and sparsity are over the solved runs only, as in the papers.
 
-    ``single`` is the success of single starts, of which a run is the best; ``starts`` how many there were in all.
+    ``single`` is the success of single starts, of which a run is the best, with its interval clustered by run;
+    ``starts`` is how many there were in all.
     """
 
     n: int
@@ -41,7 +42,7 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     tried = bool(snapped) and all(success is not None for success in snapped)
     rounded = sum(map(bool, snapped)) if tried else None
     starts, several = sum(run.starts for run in outcomes), any(run.starts > 1 for run in outcomes)
-    single = sum(run.solved if run.starts_solved is None else run.starts_solved for run in outcomes)
+    single = [int(run.solved) if run.starts_solved is None else run.starts_solved for run in outcomes]
     return Summary(
         n=len(outcomes),
         solved=len(solved),
@@ -49,9 +50,9 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
         success=wilson(len(solved), len(outcomes)),
         snapped=None if rounded is None else wilson(rounded, len(outcomes)),
         snapped_solved=rounded,
-        single=wilson(single, starts) if several else None,
+        single=clustered_rate(single, [run.starts for run in outcomes]) if several else None,
         starts=starts,
-        starts_solved=single if several else None,
+        starts_solved=sum(single) if several else None,
         solved_at_median=float(np.median(steps)) if steps else None,
         solved_at=gamma_mean(steps),
         solved_at_published=gamma_mean(steps, "published"),

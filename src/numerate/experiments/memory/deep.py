@@ -94,11 +94,10 @@ def trainings(options: Options) -> list[NetworkTraining]:
     )
     updates = options.steps or extent.updates
     return [
-        NetworkTraining(
-            recipe.model,
-            extent.task,
-            options.seed_range(smoke=1, quick=1, paper=extent.seeds),
-            Adam(2e-3, clip="norm", limit=1.0),
+        recipe.network_training(
+            task=extent.task,
+            seeds=options.seed_range(smoke=1, quick=1, paper=extent.seeds),
+            optimiser=Adam(2e-3, clip="norm", limit=1.0),
             schedule=WarmCosine(max(1, updates // 20), updates),
             steps=extent.updates,
             evaluate_every=max(1, extent.updates // 10),

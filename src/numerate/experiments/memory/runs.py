@@ -114,11 +114,10 @@ def seeds(options: Options) -> list[tuple[int, ...]]:
 
 def trainings(options: Options) -> list[NetworkTraining]:
     return [
-        NetworkTraining(
-            recipe.model,
-            place.task,
-            some,
-            Adam(rate, **CLIP),
+        recipe.network_training(
+            task=place.task,
+            seeds=some,
+            optimiser=Adam(rate, **CLIP),
             steps=place.updates,
             evaluate_every=max(1, place.updates // place.evaluations),
             keeps_weights=False,  # thousands of runs, of which nobody looks at the weights

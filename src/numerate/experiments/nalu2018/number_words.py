@@ -59,18 +59,18 @@ def trainings(options: Options) -> list[NetworkTraining]:
     steps = options.steps or STEPS[options.size]
     every = max(1, steps // POINTS[options.size])
     seeds = options.seed_range(smoke=1, quick=3, paper=10)
-    known = {name: Recipe(head) for name, head in HEADS.items()} | {OWN: Recipe(FactorAndTerm, OWN_ADAM)}
+    known = {name: Recipe(head) for name, head in HEADS.items()} | {
+        OWN: Recipe(FactorAndTerm, OWN_ADAM, schedule=Cosine(steps))
+    }
     chosen = choose_recipes(
         options.units, known, placed=lambda own: replace(own, model=partial(number_reader, head=own.model))
     )
     return [
-        NetworkTraining(
-            recipe.model if name == OWN else partial(recipe.model, size=setting.size),  # type: ignore[arg-type]
-            NumberWords(),
-            seeds,
-            recipe.optimiser if name == OWN else Adam(setting.rate),
-            schedule=Cosine(steps) if name == OWN else None,
-            penalties=recipe.penalties,
+        recipe.network_training(
+            model=recipe.model if name == OWN else partial(recipe.model, size=setting.size),  # type: ignore[arg-type]
+            task=NumberWords(),
+            seeds=seeds,
+            optimiser=recipe.optimiser if name == OWN else Adam(setting.rate),
             steps=steps,
             evaluate_every=every,
             labels={"unit": name, "setting": "" if name == OWN else f"{setting.size} wide, rate {setting.rate:g}"},

@@ -121,13 +121,11 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
             placed=lambda own: replace(own, model=partial(last_number, layer=partial(users_cell, unit=own.model))),
         )
         return [
-            NetworkTraining(
-                recipe.model,
-                replace(task, batch_size=4, evaluation_batches=1) if smoke else task,
-                options.seed_range(**figure.seeds),
-                Adam(RATE, clip="norm", limit=1.0),
+            recipe.network_training(
+                task=replace(task, batch_size=4, evaluation_batches=1) if smoke else task,
+                seeds=options.seed_range(**figure.seeds),
+                optimiser=Adam(RATE, clip="norm", limit=1.0),
                 schedule=Cosine(steps),
-                penalties=recipe.penalties,
                 steps=steps,
                 evaluate_every=max(1, steps // (100 if options.size == "paper" else 20)),
                 labels={"unit": name, "task": figure.kind},
