@@ -65,7 +65,7 @@ def test_clusters_of_one_trial_and_clusters_that_go_one_way_are_as_many_trials(k
 
 
 def test_an_interval_of_clusters_covers_the_rate():
-    """The true rate is 0.3, the correlation in a cluster 0.4; intervals of independent trials cover half of the time."""
+    """The true rate is 0.3, the correlation in a cluster 0.4; taken as independent, half are covered."""
     draws = np.random.default_rng(0)
     solved = draws.binomial(20, draws.beta(0.3 * 1.5, 0.7 * 1.5, (1000, 10)))
     found = [clustered_rate(k, [20] * 10) for k in solved]

@@ -52,7 +52,7 @@ def wilson(k: int, n: int) -> Estimate:
 def clustered_rate(successes: Any, trials: Any) -> Estimate:
     """A rate over trials that come in clusters, such as the starts of each seed: (clusters,) each.
 
-    The Wilson score interval of the number of independent trials that would vary as much (Korn and Graubard, 1998). That
+    The Wilson interval of the number of independent trials that would vary as much (Korn and Graubard, 1998). That
     number is at most all trials, and at least what is left if the trials of each cluster all agree. The least is taken
     where the data cannot tell: one cluster, no success, or success throughout.
     """
