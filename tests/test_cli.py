@@ -163,6 +163,21 @@ def test_report_takes_the_largest_size_of_which_every_run_is_there(finished, num
     assert "only NMU, Mine" in page.read_text()
 
 
+def test_report_takes_the_runs_there_are_where_no_size_is_complete(finished, tmp_path, numerate):
+    shutil.copy(finished[0] / "results" / "results.sqlite", tmp_path)
+    done = numerate("report", "primer2022/table11", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Size smoke: " in done.stdout
+
+
+def test_time_that_is_over_before_a_run_is_finished_is_no_error(tmp_path, numerate):
+    words = ["nru2019/figure1", "--size", "smoke", "--units", "LSTM", "--out", tmp_path]
+    done = numerate("run", *words, "--seconds", "0")
+    assert done.returncode == 0, done.stderr
+    assert "1 of the missing runs is under way, 25% of its updates done; to go on: numerate run" in done.stdout
+    assert numerate("report", *words).returncode == 2
+
+
 def test_the_experiment_is_named_if_there_are_several(tmp_path, numerate):
     done = numerate("run", "primer2022/table9", "primer2022/table11", "--units", "NMU", "--out", tmp_path)
     assert done.returncode == 2

@@ -144,6 +144,10 @@ def test_files_that_cannot_be_read_are_one_sentence(fit, tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "broken.parquet").write_text("no parquet")
     (tmp_path / "data.doc").write_text("x")
+    (tmp_path / "names.csv").write_text("x,y\n")
+    (tmp_path / "blank.csv").write_text("x,y\n\n")
+    (tmp_path / "twice.csv").write_text("x, x,y\n1,2,3\n2,3,5\n3,5,8\n")
+    (tmp_path / "same.csv").write_text("x,x,y\n1,2,3\n2,3,5\n3,5,8\n")
     write(tmp_path, x=[1, 2, 3], y=[5, 6, 8])
     for words, sentence in [
         (["none.csv", "--target", "y"], "none.csv: No such file"),
@@ -151,6 +155,10 @@ def test_files_that_cannot_be_read_are_one_sentence(fit, tmp_path):
         (["broken.parquet", "--target", "y"], "broken.parquet cannot be read as a table"),
         (["data.doc", "--target", "y"], "give a file that ends in .csv"),
         (["bad.csv", "--target", "z"], "bad.csv has no column 'z'; it has x, y"),
+        (["names.csv", "--target", "y"], "names.csv has column names and no rows"),
+        (["blank.csv", "--target", "y"], "column 'x' holds no value"),
+        (["twice.csv", "--target", "y"], "twice.csv has two columns 'x'"),
+        (["same.csv", "--target", "y"], "same.csv has two columns 'x'"),
         (["bad.csv"], "name the column to explain"),
     ]:
         done = fit(*words)

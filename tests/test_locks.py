@@ -93,7 +93,10 @@ warnings.simplefilter("ignore")
 import torch
 from numerate.recurrent import GRU, use_loop
 from numerate.loops.tracing import trace
-started = threading.Event()
+from numerate.recurrent.dispatch import unroll
+started, forked = threading.Event(), threading.Event()
+run = unroll.run_native  # torch's own first calls are not to be forked around
+unroll.run_native = lambda *a, **k: (forked.wait(), run(*a, **k))[-1]
 make_fx = trace.make_fx
 trace.make_fx = lambda *a, **k: (started.set(), time.sleep(0.5), make_fx(*a, **k))[-1]
 def forward(hidden):
@@ -103,6 +106,7 @@ thread = threading.Thread(target=forward, args=[3])
 thread.start()
 started.wait()
 child = os.fork()
+forked.set()
 if child == 0:
     faulthandler.dump_traceback_later(100, exit=True)
     try:

@@ -201,7 +201,7 @@ def run(
 ) -> None:
     """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
     from numerate.experiments import select
-    from numerate.experiments.running import run_work
+    from numerate.experiments.running import Unfinished, run_work
 
     options = _options(size, seeds, units, ranges, steps)
     works = []
@@ -213,8 +213,14 @@ def run(
     how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
     for work in works:
         left = None if end is None else max(end - clock.monotonic(), 0.01)
-        with _progress(work.experiment.id) as tell:
-            result = run_work(work, out, **how, progress=tell, seconds=left)
+        try:
+            with _progress(work.experiment.id) as tell:
+                result = run_work(work, out, **how, progress=tell, seconds=left)
+        except Unfinished as nothing:
+            if seconds is None:
+                raise
+            terminal.echo(str(nothing))  # the time asked for is over, which is no error
+            continue
         _show(work.experiment.id, result, out)
         failed += result.failed
     if failed:

@@ -55,7 +55,8 @@ class FormulaFit:
         best, noise = self.found.best, self.found.noise
         kept = ~np.isin(np.arange(len(self.table.y)), self.found.outliers)
         rest = (self.table.y - values(best, self.table.X, self.table.names))[kept]
-        error = f"{number(float(np.sqrt(np.mean(rest**2))))}, {percent(best.relative_error)} of the target"
+        size = float(np.sqrt(np.mean(rest**2)))
+        error = f"{number(size)}, {percent(best.relative_error if size else 0.0)} of the target"
         if self.relative:
             noise = noise and best.relative_error * noise / best.error
         level = percent(noise) + " of the target" if self.relative else f"{number(noise)} (standard deviation)"

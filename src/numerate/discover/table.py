@@ -52,7 +52,12 @@ def read_frame(path: str | Path) -> Any:
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{path} cannot be read as a table: {reason}") from error
-    return frame.rename({name: name.strip() for name in frame.columns})
+    if not len(frame):
+        raise ValueError(f"{path} has column names and no rows")
+    names = [name.strip() for name in frame.columns]
+    if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
+        raise ValueError(f"{path} has two columns {twice!r}; give each a name of its own")
+    return frame.rename(dict(zip(frame.columns, names)))
 
 
 def _separator(path: Path) -> str:
@@ -70,6 +75,7 @@ def read_table(path: str | Path, target: str, inputs: Sequence[str] | None = Non
     frame = read_frame(path)
     check_known([target, *(inputs or ())], frame.columns, path)
     names = [name for name in frame.columns if name != target] if inputs is None else list(inputs)
+    check_known(names, frame.columns, path)
     if not names:
         raise ValueError(f"{path} has no column beside the target {target!r}; a formula needs inputs")
     if target in names:
@@ -84,10 +90,12 @@ def read_table(path: str | Path, target: str, inputs: Sequence[str] | None = Non
 
 
 def check_known(names: Sequence[str], columns: Sequence[str], path: str | Path) -> None:
-    """Raises ValueError if a column that was asked for is not there."""
+    """Raises ValueError if a column that was asked for is not there, or there twice."""
     for name in names:
         if name not in columns:
             raise ValueError(f"{path} has no column {name!r}; it has {', '.join(columns)}")
+        if f"{name}_duplicated_0" in columns:  # what polars makes of the second
+            raise ValueError(f"{path} has two columns {name!r}; give each a name of its own")
 
 
 def numbers(column: Any, names: Sequence[str]) -> np.ndarray:
@@ -96,7 +104,9 @@ def numbers(column: Any, names: Sequence[str]) -> np.ndarray:
 
     if column.dtype != pl.Boolean and not column.dtype.is_numeric():
         found = column.drop_nulls()
-        example = f", such as {str(found[0])!r}" if len(found) else ""
+        if not len(found):
+            raise ValueError(f"column {column.name!r} holds no value; leave it out or fill it first")
+        example = f", such as {str(found[0])!r}"
         rest = ",".join(name for name in names if name != column.name)
         advice = f"name the inputs you want: --inputs {rest}" if column.name in names and rest else "it must be numbers"
         raise ValueError(f"column {column.name!r} holds {kind(column.dtype)}{example}; {advice}")

@@ -81,6 +81,10 @@ def report(experiment: str | Experiment, options: Options | None = None, out: st
     return report_work(_work(experiment, options), out)
 
 
+class Unfinished(ValueError):
+    """There is nothing to report yet: no run is finished, and none has failed."""
+
+
 def report_work(work: Work, out: str | Path) -> ReportResult:
     """:func:`report` for a work list that is already made."""
     with _fewer_collections(), Store(Path(out) / "results.sqlite", readonly=True) as store:
@@ -88,19 +92,26 @@ def report_work(work: Work, out: str | Path) -> ReportResult:
 
 
 def complete_size(experiment: Experiment, options: Options, out: str | Path = "results") -> str:
-    """The largest size of which every run is finished; ``quick`` if there is none."""
+    """The size of :func:`complete_work`."""
     return complete_work(experiment, options, out).options.size
 
 
 def complete_work(experiment: Experiment, options: Options, out: str | Path = "results") -> Work:
-    """The work of the largest size of which every run is finished; of ``quick`` if there is none."""
-    works = {}
+    """The work of the largest size of which every run is finished.
+
+    If there is none: of the first of quick, paper and smoke with a finished run; of quick if nothing is finished.
+    """
+    works: dict[str, Work] = {}
+    begun: set[str] = set()
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
         for size in reversed(SIZES):
             works[size] = work = experiment.work(replace(options, size=size))
-            if work.keys and not store.missing(work.keys):
+            missing = len(store.missing(work.keys))
+            if work.keys and not missing:
                 return work
-    return works["quick"]
+            if missing < len(work.keys):
+                begun.add(size)
+    return works[next((size for size in ("quick", "paper", "smoke") if size in begun), "quick")]
 
 
 @contextmanager
@@ -135,10 +146,11 @@ def _write_report(work: Work, store: Store, out: str | Path) -> ReportResult:
     rows = work.rows_of(store.rows(keys=work.keys, lenient=True)) if work.keys else []
     if work.keys and not rows:
         needed = f"{command(work)} --out {shlex.quote(str(out))}"
-        unfinished = f"{under_way}; to go on" if (under_way := _under_way(work, store)) else "run"
+        under_way = _under_way(work, store)
         why = f" ({next(iter(work.failed.values()))})" if work.failed else ""
         place = f"{work.experiment.id} at size {work.options.size}{why}"
-        raise ValueError(f"no finished run of {place}; {unfinished}: {needed}")
+        kind = ValueError if work.failed else Unfinished
+        raise kind(f"no finished run of {place}; {f'{under_way}; to go on' if under_way else 'run'}: {needed}")
     result = _show_complete(replace(work, under_way=_under_way(work, store)), rows, folder)
     return replace(result, run=rows[0].key if rows else None, failed=len(work.failed))
 
@@ -155,7 +167,10 @@ def _under_way(work: Work, store: Store) -> str:
             runs += len(keys)
             done += checkpoint.meta["step"] * len(keys)
             steps += checkpoint.meta["steps"] * len(keys)
-    return f"{runs:,} of the missing runs are under way, {done / steps:.0%} of their updates done" if runs else ""
+    if not runs:
+        return ""
+    are, their = ("is", "its") if runs == 1 else ("are", "their")
+    return f"{runs:,} of the missing runs {are} under way, {done / steps:.0%} of {their} updates done"
 
 
 def _show_complete(work: Work, rows: list[Row], folder: Path) -> ReportResult:
