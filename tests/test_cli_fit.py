@@ -207,7 +207,7 @@ def test_interrupted_it_gives_the_best_so_far(tmp_path):
     )
     assert process.stdout is not None
     assert "400 rows" in process.stdout.readline()
-    time.sleep(5)
+    time.sleep(3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -31,7 +31,7 @@ def fitted():
 
 @pytest.mark.filterwarnings("ignore")  # the checks provoke some
 def test_passes_every_check_of_scikit_learn():
-    found = check_estimator(FormulaRegressor(seconds=0.2), on_fail=None, on_skip=None)
+    found = check_estimator(FormulaRegressor(seconds=0.05), on_fail=None, on_skip=None)
     failed = [(each["check_name"], repr(each["exception"])) for each in found if each["status"] == "failed"]
     assert not failed
     assert not [each for each in found if each["expected_to_fail"]]

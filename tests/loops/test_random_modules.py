@@ -110,7 +110,7 @@ def test_gradients_of_each_operation(first):
 chain_names = st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=2, max_size=4)
 
 
-quick = settings(max_examples=3, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+quick = settings(max_examples=2, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 
 
 @quick

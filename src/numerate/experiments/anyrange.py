@@ -39,6 +39,7 @@ def chosen(options: Options) -> dict[str, Recipe]:
 
 def trainings(options: Options) -> list[Training]:
     size = SIZES[options.size]
+    units, ranges = chosen(options), tuple(random_ranges(size.ranges))
     return [
         recipe.training(
             task=AnyRange(operation, train_range, test_range, inputs),
@@ -47,9 +48,9 @@ def trainings(options: Options) -> list[Training]:
             labels={"unit": name, "operation": operation, "task": f"{inputs} inputs", "range": train_range},
         )
         for inputs in INPUTS
-        for name, recipe in chosen(options).items()
+        for name, recipe in units.items()
         for operation in OPERATIONS
-        for train_range, test_range in random_ranges(size.ranges)
+        for train_range, test_range in ranges
     ]
 
 

@@ -306,12 +306,13 @@ def settings(work: Work, rows: Sequence[Row]) -> dict[str, str]:
     trainings = [training for training, _ in finished]
     runs = len({row.key for row in rows})
     diverged = len({row.key for row in rows if row.status == "diverged"})
+    every = _listed(t.evaluate_every for t in trainings)
     return {
         "size": work.options.size,
         "seeds": _listed(count for _, count in finished),
         "steps": _listed(t.steps for t in trainings),
         **_batches(trainings),
-        "evaluated every": _listed(t.evaluate_every for t in trainings) + " steps",
+        "evaluated every": f"{every} step{'' if every == '1' else 's'}",
         "optimiser": _listed(_optimiser(t.optimiser) for t in trainings),
         **({"a unit of your own is": work.experiment.own} if work.options.has_own_units else {}),
         "finished runs": f"{runs:,}, of which {diverged:,} diverged",
