@@ -95,7 +95,7 @@ def _run_formula(wanted: Wanted, show: Print) -> None:
     assert wanted.target is not None
     table = read_table(wanted.data, wanted.target, wanted.inputs)
     units = None if wanted.units is None else parse_units(wanted.units, table.names, table.target)
-    said = "" if units is None else " in " + ", ".join(f"{name} [{unit.text}]" for name, unit in units.items())
+    said = "" if units is None else "; units: " + ", ".join(f"{name} [{unit.text}]" for name, unit in units.items())
     typer.echo(f"{wanted.data}: {len(table):,} rows; {table.target} from {', '.join(table.names)}{said}")
     with _progress(table.target, wanted.seconds) as tell:
         found = fit.fit_table(

@@ -27,7 +27,7 @@ _FIRST = 2**40
 
 @dataclass(frozen=True)
 class DigitPairs:
-    """Two MNIST images; is the digit of the first ∘ that of the second?
+    """Two MNIST images; whether the digit of the first ∘ that of the second, for one of < > = ≠ ≤ ≥.
 
     x: (B, 2 · 784), normalised; y: (B, 3), 1 where the comparison holds, else 0, and the two digits. A prediction is
     (B, 1), a probability, or (B, 3), followed by the numbers that were read. Of a third of the pairs both images

@@ -81,7 +81,7 @@ class StaticArithmetic:
 
 @dataclass(frozen=True)
 class RecurrentArithmetic:
-    """The same along time: x_t = s·u_t in R^inputs, a and b summed over a section and over all steps.
+    """Static arithmetic along time: x_t = s·u_t in R^inputs, a and b summed over a section and over all steps.
 
     Sequences have ``length`` steps in training and validation (interpolation), ``test_length`` in the test; x is flat,
     (n, steps · inputs), one step after the other.
