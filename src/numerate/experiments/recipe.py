@@ -19,6 +19,8 @@ class Recipe:
         restart: when to redraw the parameters.
         schedule: of the learning rate.
         starts: of each run; the best by validation is kept.
+        evaluate_every: steps between evaluations, of a small model; a :class:`Plateau` counts in those.
+        evaluation_size: examples of an evaluation, of a small model.
     """
 
     model: Factory
@@ -27,6 +29,8 @@ class Recipe:
     restart: Restart | Plateau | None = None
     schedule: Schedule | None = None
     starts: int = 1
+    evaluate_every: int = 1000
+    evaluation_size: int = 10_000
 
     def training(self, **settings: Any) -> Training:
         """The configuration of a small model; ``settings``: what else a :class:`Training` takes, or takes instead."""

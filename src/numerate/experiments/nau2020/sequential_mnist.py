@@ -130,7 +130,7 @@ def later(figure: Figure) -> dict[str, Recipe]:
 
     NATU is the same for sum and product: no penalty, and a state that starts where its gate says.
     """
-    quickly = Adam(parameters={"cell.*": Settings(1e-2, beta2=0.99)})
+    quickly = Adam(parameters={"cell.*": Settings(5e-2)})
     natu = {"NATU": Recipe(partial(digit_network, cell=NATU, initial=None), quickly)}
     if figure.operation == "sum":
         return natu
