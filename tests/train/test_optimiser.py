@@ -233,7 +233,7 @@ def test_runs_are_stuck_when_the_rule_word_by_word_says(window):
     curves[::7, 5] = np.inf
     since, good = generator.choice([0, 1, 21, 41], 300), generator.choice([0.0, 0.2], 300)
     found = stack.stuck(rule, every, curves, since, good)
-    expected = [is_stuck(rule, *given, every, level) for *given, level in zip(curves, since, good)]
+    expected = [is_stuck(rule, curve, start, every, level) for curve, start, level in zip(curves, since, good)]
     assert found.tolist() == expected
     assert 20 < found.sum() < 250
 

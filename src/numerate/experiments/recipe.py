@@ -38,9 +38,9 @@ class Recipe:
         return Training(**(how | settings))
 
     def network_training(self, **settings: Any) -> NetworkTraining:
-        """The same for a network that learns from batches. Raises ValueError for restarts or several starts."""
-        if self.restart is not None or self.starts != 1:
-            raise ValueError("a recipe with restart or starts cannot train a network on batches; leave both out")
-        names = ("model", "optimiser", "penalties", "schedule")
+        """The same for a network that learns from batches. Raises ValueError for a Restart or several starts."""
+        if isinstance(self.restart, Restart) or self.starts != 1:
+            raise ValueError("a recipe with a Restart or starts cannot train a network on batches; leave both out")
+        names = ("model", "optimiser", "penalties", "schedule", "restart")
         how: dict[str, Any] = {name: getattr(self, name) for name in names}
         return NetworkTraining(**(how | settings))

@@ -224,9 +224,10 @@ class NATU(Unit):
     time of means over the batch, ``len(y) * mse_loss(outputs, y)``. The state starts at 1 - g, what the unit gives of
     no input.
 
-    Behind another layer it learns by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
-    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A NATU
-    below a guessed one that sends it targets learns exactly, if all its outputs but one are guessed, and guessed right.
+    Behind another layer it learns by guesses, see ``numerate.experiments.one_unit.behind``. The first ``guessed``
+    outputs begin with two weights of 1 or -1, the rest 0, and a gate of 0 or 1, and do not learn; they are drawn anew
+    with the rest, by a ``Plateau`` of the training. A NATU below a guessed one that sends it targets learns exactly, if
+    all its outputs but one are guessed, and guessed right.
 
     Args:
         in_features: number of inputs I.
@@ -239,9 +240,9 @@ class NATU(Unit):
     Example:
         >>> from numerate.units import bound_after_step
         >>> unit = NATU(2, 1)
-        >>> optimiser = torch.optim.Adam(unit.parameters(), 1e-2)
+        >>> optimiser = torch.optim.Adam(unit.parameters(), 5e-2)
         >>> handle = bound_after_step(optimiser, unit)
-        >>> for _ in range(500):
+        >>> for _ in range(200):
         ...     x = 300 - 500 * torch.rand(128, 2)
         ...     torch.nn.functional.mse_loss(unit(x), x[:, :1] / x[:, 1:]).backward()
         ...     optimiser.step()
