@@ -1,8 +1,7 @@
 """What NATU solves: ``python -m benchmarks.one_unit --device cuda --seeds 50``; the table is markdown.
 
 Each row is one group of tasks. Runs are stored under ``--out`` and are not trained again; ``--only`` chooses rows by a
-part of their name. Steps to solve: median over the solved runs, evaluated every 100 steps (two layers:
-25, behind an NAU: 200).
+part of their name. Steps to solve: median over the solved runs, evaluated every 25 steps.
 """
 
 import argparse
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from numerate.experiments.models import two_layers
+from numerate.experiments.one_unit import behind, natu_recipe
 from numerate.results import Row, Store
 from numerate.results.outcome import judge
 from numerate.stats import wilson
@@ -30,7 +29,8 @@ from numerate.tasks import (
     random_ranges,
 )
 from numerate.tasks.task import Task
-from numerate.train import Adam, Plateau, Settings, Training, train
+from numerate.train import Adam, Settings, Training, train
+from numerate.train.specification import Factory
 from numerate.units import NATU, NAU
 
 OPERATIONS = ("add", "sub", "mul", "div")
@@ -56,24 +56,15 @@ class Group:
     share: float = 1.0
 
 
-def alone(task: Task, seeds: tuple[int, ...], steps: int = 2000) -> Training:
-    """NATU as the whole model."""
-    return Training(NATU, task, seeds, Adam(1e-2), steps=steps, evaluate_every=100, evaluation_size=2000)
+def alone(task: Task, seeds: tuple[int, ...], model: Factory = NATU, steps: int = 2000) -> Training:
+    """NATU as the whole model, or as a part of it."""
+    return natu_recipe(model).training(task=task, seeds=seeds, steps=steps)
 
 
-def behind_sums(task: Task, seeds: tuple[int, ...], steps: int = 150_000) -> Training:
-    """NATU behind an NAU of two hidden values, as the zoo has it; NATU is a guess, drawn anew while it fails."""
-    model = partial(two_layers, first=NAU, second=partial(NATU, guessed=1, below="changes"))
-    again = Plateau(window=4, improvement=0.1, above=1e-4)
-    settings = {"restart": again, "steps": steps, "evaluate_every": 200, "evaluation_size": 500}
-    return Training(model, task, seeds, Adam(3e-2), **settings)
-
-
-def twice(task: Task, seeds: tuple[int, ...], steps: int = 60_000) -> Training:
-    """Two layers of NATU, two hidden values; the top and one hidden value are guesses, drawn anew while they fail."""
-    unit, again = partial(NATU, guessed=1, below="targets"), Plateau(window=2, improvement=0.1, above=1e-4)
-    settings = {"restart": again, "steps": steps, "evaluate_every": 25, "evaluation_size": 500}
-    return Training(partial(two_layers, first=unit, second=unit), task, seeds, Adam(5e-2), **settings)
+behind_sums = partial(alone, model=partial(behind, first=NAU), steps=100_000)
+"""NATU behind an NAU of two hidden values, as the zoo has it."""
+twice = partial(alone, model=partial(behind, first=NATU), steps=60_000)
+"""Two layers of NATU, two hidden values."""
 
 
 def given(inputs: int, outputs: int, *, formula: str) -> nn.Sequential:

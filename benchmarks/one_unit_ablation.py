@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numerate.experiments.one_unit import natu_recipe
 from numerate.results import Store
 from numerate.results.outcome import judge
 from numerate.tasks import AnyRange, LabelNoise, random_ranges
 from numerate.tasks.any_range import DEVELOPMENT
 from numerate.tasks.task import Task
-from numerate.train import Adam, Training, train
+from numerate.train import Training, train
 from numerate.units import NATU
 
 parts = importlib.import_module("numerate.units.natu")  # the package has a function of that name
@@ -83,8 +84,7 @@ def drawn(ranges: int) -> list[AnyRange]:
 
 
 def training(task: Task, cell: str, seeds: int) -> Training:
-    settings = {"steps": 2000, "evaluate_every": 100, "evaluation_size": 1000, "labels": {"cell": cell}}
-    return Training(NATU, task, tuple(range(seeds)), Adam(1e-2), **settings)
+    return natu_recipe().training(task=task, seeds=tuple(range(seeds)), steps=2000, labels={"cell": cell})
 
 
 def rates(variant: str, ranges: int, seeds: int) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ NATU for 2,000 steps, the others for 5,000. Runs are stored under ``--out`` and 
 
 import argparse
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
@@ -111,19 +111,11 @@ class Along(nn.Module):
 
 
 def training(unit: str, task: Running, seeds: tuple[int, ...]) -> Training:
-    steps, every = (2000, 100) if unit == "NATU" else (5000, 250)
+    steps = 2000 if unit == "NATU" else 5000
     recipe = recipes(steps)[unit]
-    return Training(
-        partial(Along, unit=recipe.model),
-        task,
-        seeds,
-        recipe.optimiser,
-        recipe.penalties,
-        recipe.restart,
-        steps=steps,
-        evaluate_every=every,
-        evaluation_size=500,
-        labels={"operation": task.operation},
+    every = {} if unit == "NATU" else {"evaluate_every": 250}
+    return replace(recipe, model=partial(Along, unit=recipe.model), evaluation_size=500).training(
+        task=task, seeds=seeds, steps=steps, labels={"operation": task.operation}, **every
     )
 
 

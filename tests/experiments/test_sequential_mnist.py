@@ -17,11 +17,13 @@ from numerate.experiments.nau2020 import sequential_mnist
 from numerate.experiments.nau2020.digit_claims import claims
 from numerate.experiments.nau2020.digit_models import DigitNetwork, r_z_of_product, r_z_of_sum
 from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
+from numerate.experiments.one_unit import natu_recipe
 from numerate.report import Layout, comparison
 from numerate.results import Row
 from numerate.stats import upper_mean
 from numerate.tasks import DigitSequences
 from numerate.tasks.batches import Batch
+from numerate.train import Plateau
 from numerate.units import NATU, NAU, NMU
 
 
@@ -95,7 +97,8 @@ def test_natu_is_trained_alike_on_sums_and_products_when_it_is_asked_for(digits:
     _, training = experiment.work(Options("smoke", units=("NATU",))).trainings
     assert training.penalties == ()
     (cell,) = training.optimiser.groups(name for name, _ in training.model(784, 1).named_parameters())
-    assert cell.rate == 1e-2
+    assert cell.rate == natu_recipe().optimiser.rate
+    assert training.restart == Plateau(above=0.1)
     assert set(cell.names) == {"cell.sum_weight", "cell.power_weight", "cell.gate"}
 
 

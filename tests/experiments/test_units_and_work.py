@@ -106,7 +106,7 @@ def test_networks_with_a_unit_of_the_users_own_follow_its_recipe(id):
     own = [training for training in work.trainings if training.labels["unit"] == "Scheduled"]
     assert own
     assert {(training.optimiser, training.schedule) for training in own} == {(Adam(5e-3), Cosine(100))}
-    with pytest.raises(ValueError, match="a recipe with restart or starts cannot train a network"):
+    with pytest.raises(ValueError, match="a recipe with a Restart or starts cannot train a network"):
         select([id])[0].work(recipe_of_own(starts=8))
 
 

@@ -18,7 +18,7 @@ from numerate.results.outcome import judge
 from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
-from numerate.train import Adam, NetworkTraining, Penalty, Settings, Stop, train
+from numerate.train import Adam, NetworkTraining, Penalty, Plateau, Settings, Stop, train
 from numerate.train.networks import adam, group
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
@@ -124,13 +124,13 @@ def _own(given: NetworkTraining, name: str) -> dict[str, Any]:
     return next(({"lr": g.rate, "betas": g.betas} for g in groups if name in g.names), {})
 
 
-def plain_torch(given: NetworkTraining, seed: int) -> dict[str, Tensor]:
-    """The same run with torch's own optimiser and clipping."""
-    model, task = given.build(seed), given.task
+def plain_torch(given: NetworkTraining, seed: int, begun: int = 0) -> dict[str, Tensor]:
+    """The same run with torch's own optimiser and clipping; drawn a second time at ``begun``, if that is not 0."""
+    model, task = given.build(seed, int(begun > 0)), given.task
     chosen = [{"params": [p]} | _own(given, name) for name, p in model.named_parameters()]
     optimiser = torch.optim.Adam(chosen, given.optimiser.rate)
     state: Any = None
-    for step in range(given.steps):
+    for step in range(begun, given.steps):
         batch = task.batch(torch.tensor(seed), torch.tensor(step), {})
         if task.carries:
             state = None if step % 3 == 0 else tuple(entry.detach() for entry in state)
@@ -215,6 +215,36 @@ def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
         parts = {row.key: row for row in store.rows()}
     assert 1 < calls < 9
     assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+
+
+RESTARTED: dict[str, Any] = {"steps": 24, "evaluate_every": 4, "restart": Plateau(improvement=0.9)}
+
+
+def test_a_run_that_restarts_is_from_there_that_of_another_draw_in_plain_torch(tmp_path: Path) -> None:
+    given = training(seeds=(3,), **RESTARTED | {"steps": 8, "restart": Plateau(improvement=0.99)})
+    (row,) = trained(tmp_path, given).values()
+    assert row.scores["restarts"] == 1
+    expected = plain_torch(given, 3, begun=4)
+    for name, value in expected.items():
+        torch.testing.assert_close(torch.from_numpy(row.weights["final"][name]), value, rtol=1e-4, atol=1e-6)
+
+
+def test_restarts_do_not_depend_on_neighbours_or_interruptions(tmp_path: Path) -> None:
+    given = training(**RESTARTED)
+    whole, alone = trained(tmp_path / "whole", given), trained(tmp_path / "alone", training(seeds=(1,), **RESTARTED))
+    assert sum(row.scores["restarts"] for row in whole.values()) > 1
+    assert all(whole[key].digest == row.digest for key, row in alone.items())
+    with Store(tmp_path / "parts.sqlite") as store:
+        for _ in range(30):
+            if train([given], store, seconds=1e-4):
+                break
+        parts = {row.key: row.digest for row in store.rows()}
+    assert parts == {key: row.digest for key, row in whole.items()}
+
+
+def test_a_run_that_is_good_enough_does_not_restart(tmp_path: Path) -> None:
+    rows = trained(tmp_path, training(**RESTARTED | {"restart": Plateau(improvement=0.9, above=1e3)}))
+    assert {row.scores["restarts"] for row in rows.values()} == {0.0}
 
 
 def test_the_time_of_a_run_that_is_cut_is_that_of_all_its_parts(tmp_path: Path) -> None:

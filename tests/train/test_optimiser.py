@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -38,7 +39,7 @@ from numerate.train import (
 from numerate.train.identity import describe
 from numerate.train.kinds import Maker, kinds
 from numerate.train.schedules import rate_factors
-from numerate.units import MLP, NMU, Ramp
+from numerate.units import MLP, NAU, NMU, Ramp
 
 LOOPS = ["eager", "stacked", pytest.param("emitted", marks=pytest.mark.skipif(not native.available(), reason="no g++"))]
 Lr = torch.optim.lr_scheduler
@@ -214,26 +215,49 @@ def test_options_can_be_made_from_their_description(value):
 # ---------------------------------------------------------------- restarts
 
 
-def windows_that_are_stuck(rule, curve, since, every):
+def is_stuck(rule, curve, since, every, good):
     """The rule, word by word, for one run."""
     own = [error for k, error in enumerate(curve) if k * every >= since]
-    if len(own) < rule.window or not np.isfinite(curve).all():
+    if len(own) < rule.window:
         return False
-    window = own[-rule.window :]
-    older, newer = min(window[: rule.window // 2]), min(window[rule.window // 2 :])
-    return newer > (1 - rule.improvement) * older and newer > rule.above
+    halves = own[: len(own) // 2], own[len(own) // 2 :]
+    older, newer = (min((error for error in half if error < math.inf), default=math.inf) for half in halves)
+    return newer == math.inf or (newer > (1 - rule.improvement) * older and newer > good)
 
 
 @pytest.mark.parametrize("window", [2, 5])
 def test_runs_are_stuck_when_the_rule_word_by_word_says(window):
-    rule, every, generator = Plateau(window, improvement=0.3, above=0.2), 10, np.random.default_rng(0)
+    rule, every, generator = Plateau(window, improvement=0.3), 10, np.random.default_rng(0)
     curves = generator.uniform(0.1, 1.0, (300, 7)) * np.linspace(1, 0.6, 7)
-    curves[::17, 3] = np.nan
-    since = generator.choice([0, 1, 21, 41], 300)
-    found = stack.stuck(rule, every, curves, since)
-    expected = [windows_that_are_stuck(rule, curve, start, every) for curve, start in zip(curves, since)]
+    curves[::17, 3:] = np.nan
+    curves[::7, 5] = np.inf
+    since, good = generator.choice([0, 1, 21, 41], 300), generator.choice([0.0, 0.2], 300)
+    found = stack.stuck(rule, every, curves, since, good)
+    expected = [is_stuck(rule, curve, start, every, level) for curve, start, level in zip(curves, since, good)]
     assert found.tolist() == expected
-    assert 30 < found.sum() < 250
+    assert 20 < found.sum() < 250
+
+
+def test_a_start_that_improved_for_long_has_as_long_again():
+    """Errors 1, 1/2, 1/3, ... to 1/21, and then no better."""
+    curve = 1 / np.minimum(np.arange(1, 61), 21)
+    given_up = [stack.stuck(Plateau(), 1, curve[None, :n], np.zeros(1, int), np.zeros(1))[0] for n in range(1, 61)]
+    assert given_up.index(True) + 1 == 30  # 1/21 > 0.7 / 15, the older half
+
+
+def test_what_is_good_enough_is_a_share_of_the_error_of_answering_0(tmp_path):
+    """On numbers a thousand times larger the same starts are given up."""
+    how: dict[str, Any] = {
+        "restart": Plateau(improvement=0.5, above=0.05),
+        "evaluate_every": 10,
+        "steps": 60,
+        "evaluation_size": 100,
+    }
+    spans = [((1.0, 2.0), (2.0, 6.0)), ((1024.0, 2048.0), (2048.0, 6144.0))]
+    work = [Training(NAU, SingleModule("add", *span), tuple(range(6)), Adam(3e-2), **how) for span in spans]
+    restarts = [[row.scores["restarts"] for row in trained(tmp_path, one, name=str(k))] for k, one in enumerate(work)]
+    assert restarts[0] == restarts[1]
+    assert 0 < sum(restarts[0]) < 18
 
 
 def test_restarts_on_a_window_do_not_depend_on_neighbours_or_interruptions(tmp_path, monkeypatch):

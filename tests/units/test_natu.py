@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from numerate.experiments.models import two_layers
+from numerate.experiments.one_unit import behind, natu_recipe
 from numerate.recurrent import UnitRNN
 from numerate.results import Store
 from numerate.tasks import Composed
-from numerate.train import Adam, Training, train
+from numerate.train import train
 from numerate.units import NATU, bound_after_step, formula, natu
-from numerate.units.natu import caught, changes_below, paths, slopes, targets_below
+from numerate.units.natu import caught, changes_below, path_errors, paths, slopes, targets_below
 
 FEW = settings(deadline=None, max_examples=50)
 DOUBLE = torch.float64
@@ -131,6 +131,13 @@ def test_numbers_from_a_thousandth_to_ten_thousand_are_learnt_alike():
         second = 1.0 if operation in ("add", "mul") else -1.0
         assert caught(stacked[answering][place]).tolist() == [[1.0, second]]
         assert stacked["gate"][place].item() == gate
+
+
+@pytest.mark.parametrize(("weight", "expected"), [([0.96, -0.02], [2, 2]), ([0.96, 0.4], [2, 0]), ([0.4, 1.0], [2, 2])])
+def test_signs_are_compared_where_negative_inputs_have_whole_powers(weight, expected):
+    x, value = torch.tensor([[3.0, 2.0], [3.0, -2.0]]), torch.tensor([[5.0], [-7.0]])
+    for found in path_errors(x, torch.tensor([weight]), value, value, -value):
+        assert found[:, 0].tolist() == expected
 
 
 def test_zeros_among_the_inputs_do_no_harm():
@@ -263,12 +270,9 @@ def test_a_recurrent_cell_learns_from_three_steps_what_holds_for_sixty(operation
 
 
 def test_native_and_plain_loops_agree(tmp_path):
-    guess = partial(NATU, guessed=1, below="targets")
-    settings: dict[str, Any] = {"steps": 10, "evaluate_every": 10, "evaluation_size": 100}
-    model = partial(two_layers, first=guess, second=guess)
-    work = [
-        Training(model, Composed(formula), (0, 1), Adam(1e-2), **settings) for formula in ("(a+b)/(c+d)", "a*b-c*d")
-    ]
+    recipe = natu_recipe(partial(behind, first=NATU))
+    settings: dict[str, Any] = {"seeds": (0, 1), "steps": 10, "evaluate_every": 10, "evaluation_size": 100}
+    work = [recipe.training(task=Composed(formula), **settings) for formula in ("(a+b)/(c+d)", "a*b-c*d")]
     errors = {}
     for backend in ("emitted", "eager"):
         with Store(tmp_path / f"{backend}.sqlite") as store:

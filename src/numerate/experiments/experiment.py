@@ -10,7 +10,7 @@ from numerate.experiments.unit_choice import is_own, resolve_units
 from numerate.published import show_range
 from numerate.results import Key, Row
 from numerate.tasks.task import Range
-from numerate.train import NetworkTraining, Training
+from numerate.train import NetworkTraining, Plateau, Training
 from numerate.train.specification import Factory
 
 SIZES = ("smoke", "quick", "paper")
@@ -134,8 +134,8 @@ class Experiment:
 
 
 def _with_steps(training: Training | NetworkTraining, steps: int) -> Training | NetworkTraining:
-    """Another number of updates; a shorter run is evaluated about as many times."""
-    share = min(1.0, steps / training.steps)
+    """Another number of updates; a shorter run is evaluated about as many times, unless it restarts on a plateau."""
+    share = 1.0 if isinstance(getattr(training, "restart", None), Plateau) else min(1.0, steps / training.steps)
     every = max(1, round(training.evaluate_every * share))
     if isinstance(training, Training):
         every = _even_part(steps, every)

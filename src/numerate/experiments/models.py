@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from numerate.experiments.one_unit import behind
 from numerate.experiments.recipe import Recipe
 from numerate.recurrent import Recurrent, SequenceModel
 from numerate.results import Row
 from numerate.train import NetworkTraining, Training
-from numerate.units import NAU
+from numerate.units import NATU, NAU
 
 Layer = Callable[[int, int], nn.Module]
 
@@ -28,7 +29,9 @@ def sequence_model(inputs: int, outputs: int, *, layer: Callable[[int], Recurren
 
 
 def after_sums(recipe: Recipe, **hidden: int) -> Recipe:
-    """The same unit behind an NAU of two hidden values, or ``hidden=`` of them."""
+    """The same unit behind an NAU of two hidden values, or ``hidden=`` of them; NATU as :func:`behind` has it."""
+    if recipe.model is NATU:
+        return replace(recipe, model=partial(behind, first=NAU, **hidden))
     return replace(recipe, model=partial(two_layers, first=NAU, second=recipe.model, **hidden))
 
 

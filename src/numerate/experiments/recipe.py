@@ -19,6 +19,8 @@ class Recipe:
         restart: when to redraw the parameters.
         schedule: of the learning rate.
         starts: of each run; the best by validation is kept.
+        evaluate_every: steps between evaluations, of a small model; a :class:`Plateau` counts in those.
+        evaluation_size: examples of an evaluation, of a small model.
     """
 
     model: Factory
@@ -27,6 +29,8 @@ class Recipe:
     restart: Restart | Plateau | None = None
     schedule: Schedule | None = None
     starts: int = 1
+    evaluate_every: int = 1000
+    evaluation_size: int = 10_000
 
     def training(self, **settings: Any) -> Training:
         """The configuration of a small model; ``settings``: what else a :class:`Training` takes, or takes instead."""
@@ -34,9 +38,9 @@ class Recipe:
         return Training(**(how | settings))
 
     def network_training(self, **settings: Any) -> NetworkTraining:
-        """The same for a network that learns from batches. Raises ValueError for restarts or several starts."""
-        if self.restart is not None or self.starts != 1:
-            raise ValueError("a recipe with restart or starts cannot train a network on batches; leave both out")
-        names = ("model", "optimiser", "penalties", "schedule")
+        """The same for a network that learns from batches. Raises ValueError for a Restart or several starts."""
+        if isinstance(self.restart, Restart) or self.starts != 1:
+            raise ValueError("a recipe with a Restart or starts cannot train a network on batches; leave both out")
+        names = ("model", "optimiser", "penalties", "schedule", "restart")
         how: dict[str, Any] = {name: getattr(self, name) for name in names}
         return NetworkTraining(**(how | settings))

@@ -7,7 +7,8 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from numerate.experiments.experiment import Experiment, Options
-from numerate.experiments.models import after_sums, two_layers
+from numerate.experiments.models import after_sums
+from numerate.experiments.one_unit import natu_recipe
 from numerate.experiments.pages import picture_page
 from numerate.experiments.primer2022.recipes import INALU_RECIPE
 from numerate.experiments.recipe import Recipe
@@ -20,13 +21,12 @@ from numerate.results import Row
 from numerate.stats import Estimate, wilson
 from numerate.tasks import Arithmetic, SingleModule
 from numerate.tasks.task import Task
-from numerate.train import Adam, Penalty, Plateau, Training
+from numerate.train import Adam, Penalty, Training
 from numerate.units import (
     GNALU,
     MCFC,
     NAC,
     NALU,
-    NATU,
     NAU,
     NMRU,
     NMU,
@@ -73,7 +73,7 @@ class Place:
         chosen = choose_recipes(options.units, recipes(self.steps), default=default)
         if not self.layered:
             return chosen
-        return {name: BEHIND_SUMS.get(name) or after_sums(recipe) for name, recipe in chosen.items()}
+        return {name: after_sums(recipe) for name, recipe in chosen.items()}
 
 
 PLACES = {
@@ -83,18 +83,6 @@ PLACES = {
 }
 SMOKE_UNITS = ("NALU (shared)", "NAU", "NMU", "Real NPU")
 """Those of smoke size: every unit and place has a loop of its own to compile."""
-
-
-BEHIND_SUMS = {
-    "NATU": Recipe(
-        partial(two_layers, first=NAU, second=partial(NATU, guessed=1, below="changes")),
-        Adam(3e-2),
-        restart=Plateau(window=4, improvement=0.1, above=1e-4),
-    )
-}
-"""Units with another recipe behind an NAU: NATU is a guess there, and drawn anew while it fails."""
-RESTARTED_EVERY = 200
-"""Steps between two evaluations of those: after each it is seen whether to begin anew."""
 
 
 def recipes(steps: int) -> dict[str, Recipe]:
@@ -127,7 +115,7 @@ def recipes(steps: int) -> dict[str, Recipe]:
         "Modified Real NPU": Recipe(ModifiedRealNPU, fast, sparse(1.0)),
         "NMRU": Recipe(NMRU, clipped, sparse(10.0)),
         "Reciprocal Unit": Recipe(ReciprocalUnit, penalties=sparse(10.0)),
-        "NATU": Recipe(NATU, Adam(1e-2)),
+        "NATU": natu_recipe(),
         "MCFC": Recipe(MCFC, penalties=sparse(10.0)),
         "MulMCFC": Recipe(MulMCFC, penalties=sparse(10.0)),
     }
@@ -141,7 +129,6 @@ def trainings(options: Options) -> list[Training]:
             seeds=seeds,
             steps=place.steps,
             labels={"unit": name, "operation": operation, "task": place.title},
-            **({"evaluate_every": RESTARTED_EVERY} if place.layered and name in BEHIND_SUMS else {}),
         )
         for place in PLACES[options.size]
         for name, recipe in place.recipes(options).items()

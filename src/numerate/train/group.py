@@ -57,8 +57,10 @@ class Group:
             for split, (_, uniforms) in self.splits.items()
         }
         self.table = stack.Table(self.step, self.each, device)
-        points = self.training.steps // self.training.evaluate_every + 1
-        self.first_choice = max(0, points - BEST_OF_LAST)
+        self.points = self.training.steps // self.training.evaluate_every + 1
+        self.first_choice = max(0, self.points - BEST_OF_LAST)
+        if isinstance(rule := self.training.restart, Plateau):
+            self.good = rule.above * stack.errors_of_zero(self.step, *self.splits["validation"])
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
         self.snap = stack.snapping(self.model)
 
@@ -128,7 +130,9 @@ class Group:
         rule = self.training.restart
         if not isinstance(rule, Plateau):
             return
-        due = np.flatnonzero(stack.stuck(rule, self.training.evaluate_every, self._errors(), self.since)).tolist()
+        every = self.training.evaluate_every
+        stuck = stack.stuck(rule, every, self._errors(), self.since, self.good)
+        due = np.flatnonzero(stuck & (self.state.diverged.cpu().numpy() < 0)).tolist()
         if due:
             self._restart(due, at)
             for moments in (self.state.exp_avg, self.state.exp_avg_sq):
@@ -137,7 +141,11 @@ class Group:
 
     def _errors(self) -> np.ndarray:
         """All validation errors, (S, points)."""
-        return torch.stack(self.curves["validation"], -1).double().cpu().numpy()
+        done = self.curves["validation"]
+        if self.copied < len(done):
+            self.errors[:, self.copied : len(done)] = torch.stack(done[self.copied :], -1).double().cpu().numpy()
+            self.copied = len(done)
+        return self.errors[:, : len(done)]
 
     def _restart(self, due: list[int], at: int) -> None:
         self.restarts[due] += 1
@@ -202,6 +210,7 @@ class Group:
         self.curves: dict[str, list[Tensor]] = {"validation": [], "test": [], "sparsity": []}
         self.best = {k: v.clone() for k, v in self.state.parameters.items()}
         self.best_validation = torch.full((count,), torch.inf, device=self.device)
+        self.errors, self.copied = np.empty((count, self.points)), 0
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         arrays = {name: torch.from_numpy(np.array(value)).to(self.device) for name, value in checkpoint.arrays.items()}

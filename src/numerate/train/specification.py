@@ -163,22 +163,23 @@ class Restart:
 
 @dataclass(frozen=True)
 class Plateau:
-    """Redraw all parameters if the last ``window`` evaluations brought no improvement.
+    """Redraw all parameters if they did not improve in the second half of their life.
 
     Checked after every evaluation, once the present parameters have ``window`` of them. A run starts over if
-    min(newer half) > (1 - improvement) min(older half) and min(newer half) > ``above``, of its validation errors in
-    the window. Adam starts over too: its moments are zero, and it counts its steps from there. Schedules and
-    examples continue. A run with a validation error that is not finite never restarts.
+    min(newer half) > (1 - improvement) min(older half) of all their validation errors, unless min(newer half) is good
+    enough. So a start that gets nowhere is given up soon, and one that improves slowly has as long again as it took so
+    far. Adam starts over too: its moments are zero, and it counts its steps from there. Schedules and examples
+    continue. An error that is not finite is no improvement; a run whose parameters are not finite never restarts.
 
     Args:
-        window: evaluations that are compared, at least 2.
-        improvement: share by which the smallest error must fall from one half of the window to the next.
-        above: errors up to this are good enough.
+        window: evaluations of a start before it can be given up, at least 2.
+        improvement: share by which the smallest error must fall from one half to the next.
+        above: errors up to this share of the error of answering 0 are good enough.
     """
 
-    window: int = 20
-    improvement: float = 0.1
-    above: float = 0.0
+    window: int = 2
+    improvement: float = 0.3
+    above: float = 1e-6
 
     def __post_init__(self) -> None:
         if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 2:

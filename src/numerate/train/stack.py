@@ -312,16 +312,32 @@ def restart_times(
     return np.where(due.any(-1), times[0][due.argmax(-1)] if times.size else -1, -1)
 
 
-def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray) -> np.ndarray:
-    """Which members restart after their last evaluation; (S,) bool. See :func:`restart_times`."""
-    points = curves.shape[1]
-    if points < rule.window:
-        return np.zeros(len(curves), bool)
-    window, half = curves[:, points - rule.window :], rule.window // 2
-    older, newer = window[:, :half].min(-1), window[:, half:].min(-1)
-    own = since <= (points - rule.window) * every  # the whole window is of the present parameters
-    enough = (newer <= (1 - rule.improvement) * older) | (newer <= rule.above)
-    return own & ~enough & np.isfinite(curves).all(-1)
+def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Which members restart after their last evaluation; (S,) bool. See :func:`restart_times`.
+
+    ``good``: (S,), the error that is good enough for each member.
+    """
+    points, found = curves.shape[1], np.zeros(len(curves), bool)
+    first = -(-since // every)  # of the evaluations of the present parameters
+    old = np.flatnonzero(points - first >= rule.window)
+    if len(old):
+        place = np.arange(int(first[old].min()), points)
+        life, middle = curves[old, place[0] :], ((first[old] + points) // 2)[:, None]
+        life = np.where(np.isfinite(life), life, np.inf)
+        older = np.where((place >= first[old, None]) & (place < middle), life, np.inf).min(-1)
+        newer = np.where(place >= middle, life, np.inf).min(-1)
+        better = np.isfinite(newer) & (newer <= (1 - rule.improvement) * older)
+        found[old] = ~better & ~(newer <= good[old])
+    return found
+
+
+def errors_of_zero(step: Step, constants: Tensors, uniforms: Tensor) -> np.ndarray:
+    """The error of a model that answers 0, for each member; (S,). ``uniforms``: (n, draws)"""
+    found = []
+    for s in range(len(next(iter(constants.values())))):
+        _, y = step.examples(uniforms, {name: value[s] for name, value in constants.items()})
+        found.append(step.error(torch.zeros_like(y), y).double().mean().item())
+    return np.array(found)
 
 
 def over_members(function: Callable[[Tensors], T]) -> Callable[[Tensors], T]:

@@ -79,6 +79,18 @@ def relative_error(value: Tensor, target: Tensor) -> Tensor:
     return (value - target) ** 2 / (value * value + target * target + 1e-12)
 
 
+def path_errors(x: Tensor, weight: Tensor, total: Tensor, power: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Relative errors of the sum and the power; of their sizes where the sign of the power means nothing yet.
+
+    That is where an input is negative whose power is not whole. x: (n, I), weight of the power: (O, I), total, power,
+    target: (n, O) -> (n, O) each
+    """
+    between = (caught(weight) != torch.round(weight)).to(x.dtype)
+    known = (x < 0).to(x.dtype) @ between.transpose(-1, -2) == 0
+    total, power, target = (torch.where(known, value, value.abs()) for value in (total, power, target))
+    return relative_error(total, target), relative_error(power, target)
+
+
 def guarded(x: Tensor) -> Tensor:
     """``x``, or the smallest number in place of 0."""
     return torch.where(x.abs() < SMALLEST, torch.full_like(x, SMALLEST), x)
@@ -170,7 +182,8 @@ class _Fitted(torch.autograd.Function):
         target = torch.where(known > 0, answer - error, torch.ones_like(error))
         to_sum = slopes(total - target, x, known)
         to_power = power_slopes(x, power_weight, answer, target, known, (power.abs() > total.abs()).to(x.dtype))
-        to_gate = comparison_of(known * relative_error(total, target), known * relative_error(power, target))
+        of_sum, of_power = path_errors(x, power_weight, total, power, target)
+        to_gate = comparison_of(known * of_sum, known * of_power)
         to_sum, to_power = to_sum.clamp(-FARTHEST, FARTHEST), to_power.clamp(-FARTHEST, FARTHEST)
         if ctx.guessed:
             learns = (torch.arange(len(gate), device=gate.device) >= ctx.guessed).to(x.dtype)
@@ -200,7 +213,8 @@ class NATU(Unit):
     - A by the slopes of :math:`\sum_i A_i x_i - t` over each input,
     - P by the slopes of :math:`\sum_i P_i \log|x_i| - \log|t|` over the logarithm of each input,
     - g by which path is nearer: :math:`(a - b) / (a + b)` of both paths' mean relative errors, which are
-      :math:`(z - t)^2 / (z^2 + t^2)` of each example.
+      :math:`(z - t)^2 / (z^2 + t^2)` of each example. Where an input is negative whose power is not whole, the
+      sign of the power means nothing yet, and sizes are compared.
 
     Slopes are those of a regression with an offset, so neither the scale of the inputs nor their distance from 0
     matters. The layer below gets the ordinary gradient. A batch of several examples is needed, and a loss that is a
@@ -210,9 +224,10 @@ class NATU(Unit):
     time of means over the batch, ``len(y) * mse_loss(outputs, y)``. The state starts at 1 - g, what the unit gives of
     no input.
 
-    Two layers learn by guesses. The first ``guessed`` outputs begin with two weights of 1 or -1, the rest 0, and a gate
-    of 0 or 1, and do not learn; they are drawn anew with the rest, by a ``Plateau`` of the training. A NATU
-    below a guessed one that sends it targets learns exactly, if all its outputs but one are guessed, and guessed right.
+    Behind another layer it learns by guesses, see ``numerate.experiments.one_unit.behind``. The first ``guessed``
+    outputs begin with two weights of 1 or -1, the rest 0, and a gate of 0 or 1, and do not learn; they are drawn anew
+    with the rest, by a ``Plateau`` of the training. A NATU below a guessed one that sends it targets learns exactly, if
+    all its outputs but one are guessed, and guessed right.
 
     Args:
         in_features: number of inputs I.
@@ -225,9 +240,9 @@ class NATU(Unit):
     Example:
         >>> from numerate.units import bound_after_step
         >>> unit = NATU(2, 1)
-        >>> optimiser = torch.optim.Adam(unit.parameters(), 1e-2)
+        >>> optimiser = torch.optim.Adam(unit.parameters(), 5e-2)
         >>> handle = bound_after_step(optimiser, unit)
-        >>> for _ in range(500):
+        >>> for _ in range(200):
         ...     x = 300 - 500 * torch.rand(128, 2)
         ...     torch.nn.functional.mse_loss(unit(x), x[:, :1] / x[:, 1:]).backward()
         ...     optimiser.step()

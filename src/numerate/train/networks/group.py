@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.stack import CHUNK, Stack
 from numerate.train.sink import RunSink, fits
 from numerate.train.stack import shown_name
+from numerate.train.stack import stuck as stuck_runs
 
 MOST_POINTS = 200
 """Longer curves are thinned before they are stored; what is read off them is computed from all points."""
@@ -43,7 +45,7 @@ def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
     It is always filled up to that number, and a seed has its place in it. So the bits of a run do not depend on which
     others there are.
     """
-    if not kind_of(device).asynchronous:
+    if not kind_of(device).asynchronous or training.restart is not None:
         return 1
     count = sum(p.numel() for p in model.parameters())
     work = count * training.task.batch_size
@@ -197,6 +199,7 @@ class NetworkGroup:
                 self._evaluate()
                 if self.done == steps or self.over.all():
                     break
+                self._restart_stuck()
             now = time.perf_counter()
             if trained and report.time_is_up():
                 self._save()
@@ -307,6 +310,21 @@ class NetworkGroup:
         for stack, part in zip(self.stacks, self._parts()):
             stack.state.frozen.logical_or_(frozen[part])
 
+    def _restart_stuck(self) -> None:
+        """Draw runs anew that get nowhere; each is a stack of its own."""
+        if (rule := self.training.restart) is None:
+            return
+        errors, every = np.stack(self.curves["validation"], -1).astype(float), self.training.evaluate_every
+        stuck = ~self.over & stuck_runs(rule, every, errors, self.since, rule.above * self._errors_of_zero)
+        for s in map(int, np.flatnonzero(stuck)):
+            self.restarts[s] += 1
+            self.since[s] = self.done + 1
+            self.stacks[s].restart(int(self.restarts[s]), self.done)
+
+    @cached_property
+    def _errors_of_zero(self) -> np.ndarray:
+        return np.concatenate([stack.errors_of_zero().double().cpu().numpy() for stack in self.stacks])
+
     def _is_solved(self) -> np.ndarray:
         if self.training.task.judged == "train":
             return np.isfinite(self.log.solved)
@@ -327,6 +345,7 @@ class NetworkGroup:
         self.best_validation = np.full(count, np.inf)
         self.since_best = np.zeros(count, np.int64)
         self.until, self.diverged = np.full(count, np.inf), np.full(count, -1)
+        self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.done, self.seconds_before = 0, 0.0
         checkpoint = self.store.load_checkpoint(self.name)
         if checkpoint is None:
@@ -341,6 +360,10 @@ class NetworkGroup:
         def tensor(name: str) -> Tensor:
             return torch.from_numpy(np.array(arrays[name])).to(self.device)
 
+        for name in self._arrays:
+            setattr(self, name, np.array(arrays[name]))
+        for k in np.flatnonzero(self.restarts):
+            self.stacks[k].restart(int(self.restarts[k]), int(self.since[k]) - 1)
         for k, stack in enumerate(self.stacks):
             for name, into in vars(stack.state).items():
                 into.copy_(tensor(f"{k}/{name}"))
@@ -348,8 +371,6 @@ class NetworkGroup:
                 into.copy_(tensor(f"{k}/carried{number}"))
             self.best[k].copy_(tensor(f"{k}/best"))
         self.curves = {name[6:]: list(np.array(v)) for name, v in arrays.items() if name.startswith("curve/")}
-        for name in ("best_validation", "since_best", "until", "diverged"):
-            setattr(self, name, np.array(arrays[name]))
         self.log.restore(arrays)
         self.done, self.seconds_before = meta["step"], meta["seconds"]
 
@@ -360,7 +381,13 @@ class NetworkGroup:
             arrays |= {f"{k}/{name}": value.cpu().numpy() for name, value in vars(stack.state).items()}
             arrays |= {f"{k}/carried{n}": value.cpu().numpy() for n, value in enumerate(stack.carried)}
             arrays[f"{k}/best"] = self.best[k].cpu().numpy()
-        return arrays | {name: getattr(self, name) for name in ("best_validation", "since_best", "until", "diverged")}
+        return arrays | {name: getattr(self, name) for name in self._arrays}
+
+    @property
+    def _arrays(self) -> list[str]:
+        """Names of what is known of every run."""
+        known = ["best_validation", "since_best", "until", "diverged"]
+        return known if self.training.restart is None else [*known, "restarts", "since"]
 
     def _save(self) -> None:
         arrays = self._saved() | {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
@@ -426,6 +453,8 @@ class NetworkGroup:
         }
         more = [name for name in curves if name.startswith(("test_", "validation_"))]
         scores |= {f"best_{name}": float(curves[name][best]) for name in more}
+        if self.training.restart is not None:
+            scores["restarts"] = float(self.restarts[s])
         if self.over[s] and self.diverged[s] < 0:
             scores["stopped_at"] = float(self.until[s])
         by_test = bool(below_threshold(scores["best_test"], threshold))

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_map
 
 from numerate.tasks.batches import Batch
 from numerate.train.networks.randomness import Keyed
@@ -29,6 +30,8 @@ class Member:
         self.model = _WithPenalties(training).to(device)
         self.draws = True
         """Whether the network draws random numbers; known after its first training pass."""
+        self.answers_zero = False
+        """Whether zeros take the place of predictions in measures."""
 
     def loss(
         self, values: Tensors, carried: Carried, seed: Tensor, step: Tensor, scales: Tensor, data: Tensors
@@ -57,6 +60,8 @@ class Member:
         self.model.eval()
         with self._precision():
             prediction, carried, _ = self._call(values, batch, carried)
+        if self.answers_zero:
+            prediction = tree_map(torch.zeros_like, prediction)
         return self.task.measures(prediction, batch), carried
 
     def start(self, values: Tensors, batch: Batch) -> Carried:

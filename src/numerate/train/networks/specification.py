@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from numerate.tasks.batches import BatchTask
-from numerate.train.identity import describe
+from numerate.train.identity import ADDED, describe
 from numerate.train.schedules import Schedule, check_schedule
-from numerate.train.specification import Adam, Configured, Factory, Penalty, built
+from numerate.train.specification import Adam, Configured, Factory, Penalty, Plateau, built
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -56,6 +56,7 @@ class NetworkTraining(Configured):
         precision: ``bfloat16`` rounds matrix products on a GPU; ``float32`` is exact there too (TF32 is off).
         keeps_weights: Whether final and best weights are stored with each run; not part of its identity.
         labels: What a table or picture calls this configuration; not part of its identity.
+        restart: when to draw all parameters anew; None: never. Runs that may restart are not stacked on a GPU.
     """
 
     model: Factory
@@ -70,6 +71,7 @@ class NetworkTraining(Configured):
     precision: Precision = "float32"
     keeps_weights: bool = True
     labels: Mapping[str, Any] = field(default_factory=dict)
+    restart: Plateau | None = field(default=None, metadata=ADDED)
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -89,6 +91,8 @@ class NetworkTraining(Configured):
             raise TypeError(f"optimiser must be an Adam, got {self.optimiser!r}")
         if not isinstance(self.stop, Stop | None):
             raise TypeError(f"stop must be a Stop or None, got {self.stop!r}")
+        if not isinstance(self.restart, Plateau | None):
+            raise TypeError(f"restart must be a Plateau or None, got {self.restart!r}")
         check_schedule(self.schedule)
         if not isinstance(self.penalties, Iterable) or not all(isinstance(p, Penalty) for p in self.penalties):
             raise TypeError(f"penalties must be a sequence of Penalty, got {self.penalties!r}")
@@ -104,7 +108,8 @@ class NetworkTraining(Configured):
         model = json.dumps(describe(self.model), sort_keys=True)
         functions = tuple(json.dumps(describe(p.function), sort_keys=True) for p in self.penalties)
         task = json.dumps(describe(self.task), sort_keys=True)
-        return model, task, functions, self.optimiser.form, self.steps, self.evaluate_every, self.stop, self.precision
+        moments = self.steps, self.evaluate_every, self.stop, self.restart
+        return model, task, functions, self.optimiser.form, moments, self.precision
 
     def build(self, seed: int, restarts: int = 0) -> nn.Module:
         """The network of one run, its parameters drawn from the stream (seed, init, restarts)."""

@@ -72,15 +72,31 @@ class Stack:
 
     def _make_start(self) -> None:
         """Parameters as every run draws them, and what is not trained."""
+        rows, self.fixed = self._drawn()
+        self.state = State.start(rows)
+        self.begun = 0
+
+    def restart(self, draw: int, step: int) -> None:
+        """Parameters of another draw, and an Adam without a past; what is not trained stays.
+
+        In place: a recorded graph knows the addresses.
+        """
+        self.state.parameters.copy_(self._drawn(draw)[0])
+        self.state.first.zero_()
+        self.state.second.zero_()
+        self.begun = step
+
+    def _drawn(self, draw: int = 0) -> tuple[Tensor, Tensors]:
+        """The parameters of every run, a row each, and what is not trained."""
         rows, fixed = [], []
         for run in self.runs:
-            model = run.training.build(run.seed)
+            model = run.training.build(run.seed, draw)
             named = dict(model.named_parameters()) | dict(model.named_buffers())
             values = [named[name].detach().float().flatten() for name in self.layout.shapes]
             rows.append(torch.cat([*values, torch.zeros(self.layout.filling)]))
             fixed.append({name: named[name].detach() for name in self.layout.fixed})
-        self.state = State.start(torch.stack(rows).to(self.device))
-        self.fixed = {name: torch.stack([f[name] for f in fixed]).to(self.device) for name in self.layout.fixed}
+        stacked = {name: torch.stack([f[name] for f in fixed]).to(self.device) for name in self.layout.fixed}
+        return torch.stack(rows).to(self.device), stacked
 
     def _give_settings(self) -> None:
         """Rates and betas of the parameters that have their own, number by number."""
@@ -141,7 +157,8 @@ class Stack:
         t = torch.arange(start, start + count, dtype=torch.float64)
         self.penalty_table[:count] = self.scales(start, count, validation).permute(1, 2, 0)
         self.rate_table[:count] = rate_factors([run.training.schedule for run in self.runs], start, count)
-        self.correction_table[:count] = (1 - self.betas ** (t.view(-1, *[1] * self.betas.dim()) + 1)).float()
+        since = t.view(-1, *[1] * self.betas.dim()) - self.begun
+        self.correction_table[:count] = (1 - self.betas ** (since + 1)).float()
 
     def _update(self) -> None:
         leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
@@ -201,6 +218,14 @@ class Stack:
             for name, value in found.items():
                 totals[name] = totals[name] + value.double() if name in totals else value.double()
         return {name: (value[:, 0] / value[:, 1]).float() for name, value in totals.items()}
+
+    def errors_of_zero(self) -> Tensor:
+        """The validation error of a network that answers 0; (S,)."""
+        self.member.answers_zero = True
+        try:
+            return self.evaluate("validation", self.state.parameters)["error"]
+        finally:
+            self.member.answers_zero = False
 
     def _replayed(self, values: Tensors, batch: Batch) -> Tensors:
         """The measures of a batch by a CUDA graph, one for all batches of its shape."""
