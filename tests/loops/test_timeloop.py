@@ -13,7 +13,8 @@ from torch import Tensor
 
 from numerate.loops.timeloops import timeloop
 from numerate.loops.timeloops.pointwise import Activate, Segment, Sizes, pointwise
-from numerate.loops.timeloops.timeloop import TimeLoop, Walk, packed, products
+from numerate.loops.timeloops.products import packed, products
+from numerate.loops.timeloops.timeloop import TimeLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 

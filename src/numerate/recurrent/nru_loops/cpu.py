@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from numerate.loops.timeloops.pointwise import Sizes
+from numerate.loops.timeloops.products import correlated, packed, preamble, products
 from numerate.loops.timeloops.timeloop import (
     Frame,
     Walk,
     address,
     addresses,
     each_model,
-    packed,
-    preamble,
-    products,
     threads,
     walk_together,
 )
@@ -88,7 +86,7 @@ class NRULoop:
         by_memory = walk.weight_gradient(d, state[1], history[1])
         before, after = by_memory.split((hidden, width), -2)
         dweight = torch.cat((walk.weight_gradient(dh, state[0], history[0]), before), -1)
-        dhead_weight = torch.cat((dheads.mT @ history[0], after), -1)
+        dhead_weight = torch.cat((correlated(dheads, history[0]), after), -1)
         return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2)]
 
     def _frame(self, walk: Walk) -> Frame:
