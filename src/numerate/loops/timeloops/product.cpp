@@ -121,8 +121,9 @@ extern "C" void multiply(int64_t rows, int64_t depth, int64_t columns, const R *
 // c (rows x columns) = a (rows x depth) b, and a bias in every row where there is one; b as `pack` made it.
 extern "C" void affine(int64_t rows, int64_t depth, int64_t columns, const R *a, int64_t stride_a, const R *b,
                        const R *bias, R *c) {
-  for (int64_t first = 0; first < rows; first += TALLEST) {  // few rows, so that they are at hand when the product comes
-    const int64_t count = rows - first < TALLEST ? rows - first : TALLEST;
+  const int64_t most = depth * columns < 16384 ? TALLEST : rows;  // few rows stay at hand; a large b is read once
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t count = rows - first < most ? rows - first : most;
     R *const to = c + first * columns;
     if (bias)
       for (int64_t i = 0; i < count; i++) __builtin_memcpy(to + i * columns, bias, columns * sizeof(R));

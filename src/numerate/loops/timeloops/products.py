@@ -23,8 +23,8 @@ _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
     torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
 }
-_SMALLEST = 2**17
-"""Multiplications for which a further thread is worthwhile."""
+_SMALLEST = 2**25
+"""Multiplications for which a further thread is worthwhile: about 0.2 ms."""
 
 
 def source_file(name: str) -> str:
@@ -59,7 +59,7 @@ def correlated(left: Tensor, right: Tensor) -> Tensor:
     result = left.new_empty(*lead, wide, columns) if rows else left.new_zeros(*lead, wide, columns)
     left, right = _rows(left), _rows(right)
     room = library.correlate_room(*_numbers(columns))
-    parts = _parts(prod(lead), rows * wide * columns, wide)
+    models, threads, parts = _shares(lead, rows * wide * columns, wide)
 
     def work(start: int, end: int) -> None:
         space = left.new_empty(room)
@@ -71,7 +71,7 @@ def correlated(left: Tensor, right: Tensor) -> Tensor:
             arguments = _address(a), *_numbers(a.stride(0)), _address(b), *_numbers(b.stride(0))
             library.correlate(*sizes, *arguments, _address(c), *_numbers(columns), False, native.pointer(space))
 
-    native.over_parts(work, max(1, prod(lead)) * parts)
+    native.over_parts(work, models * parts, threads)
     return result
 
 
@@ -82,7 +82,7 @@ def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     result = x.new_empty(*lead, rows, columns)
     x, bias = _rows(x), None if bias is None else bias.contiguous()
     rights = [packed(w) for w in (weight if lead else (weight,))]
-    parts = _parts(prod(lead), rows * depth * columns, rows)
+    models, threads, parts = _shares(lead, rows * depth * columns, rows)
 
     def work(start: int, end: int) -> None:
         for place in range(start, end):
@@ -92,7 +92,7 @@ def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             right, added = native.pointer(rights[place // parts]), None if b is None else _address(b)
             library.affine(*sizes, _address(a[first:last]), stride, right, added, _address(c[first:last]))
 
-    native.over_parts(work, len(rights) * parts)
+    native.over_parts(work, models * parts, threads)
     return result
 
 
@@ -103,10 +103,11 @@ def _of_model(place: int, parts: int, *tensors: Tensor | None) -> tuple[list[Any
     return [t[model] if stacked and t is not None else t for t in tensors], part
 
 
-def _parts(models: int, work: int, most: int) -> int:
-    """Pieces of the work of one model: threads share models, then the work of each."""
-    threads = -(-torch.get_num_threads() // max(models, 1))
-    return max(1, min(threads, work // _SMALLEST, most))
+def _shares(lead: Sequence[int], work: int, most: int) -> tuple[int, int, int]:
+    """Models, threads for all of them, and pieces of each: threads share models, then the ``work`` of each."""
+    models = prod(lead)
+    threads = max(1, min(torch.get_num_threads(), models * work // _SMALLEST))
+    return models, threads, max(1, min(-(-threads // max(models, 1)), most))
 
 
 def _rows(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ weight and rows. Under ``torch.func.vmap`` that is the mapped dimension, see :fu
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from math import ceil, prod
 from typing import Any, Protocol
@@ -213,6 +213,7 @@ class TimeLoop:
         self.source = emit(self.program, dtype)
         self.library = native.library(self.source)
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+        self.frame = lru_cache(maxsize=8)(self._frame)
 
     def accepts(self, walk: Walk) -> bool:
         return True
@@ -226,7 +227,7 @@ class TimeLoop:
         history = [gx.new_empty(*lead, rows, self.sizes.hidden) if keep or k == 0 else None for k in range(states)]
         saved = gx.new_empty(*lead, rows, self.program.saved) if keep else None
         rights = [packed(w.mT) for w in (weight if lead else (weight,))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         for right, (one, *arrays) in zip(rights, each_model(lead, (gx, saved), final, extras, history)):
             calls.append((address(one[0]), native.pointer(right), *map(addresses, arrays), address(one[1])))
 
@@ -249,7 +250,7 @@ class TimeLoop:
         dextra = weight.new_zeros(*lead, parts, len(extras), hidden)
         rights = [torch.cat([packed(p) for p in w.split(self.widths)]) for w in (weight if lead else (weight,))]
         sums = [[addresses(part.unbind(0)) for part in own] for own in (dextra if lead else (dextra,))]
-        groups, frame, calls = (state, extras, history, (saved, dout), dstate, (dgx, dgh)), self._frame(walk), []
+        groups, frame, calls = (state, extras, history, (saved, dout), dstate, (dgx, dgh)), self.frame(walk), []
         for right, (*before, inner, above, outer) in zip(rights, each_model(lead, *groups)):
             arrays = *map(addresses, before), *map(address, inner), addresses(above), *map(address, outer)
             calls.append((native.pointer(right), *arrays))

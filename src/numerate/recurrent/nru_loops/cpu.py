@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -37,6 +38,7 @@ class NRULoop:
         source = Path(__file__).with_name("nru_loop.cpp").read_text()
         self.library = native.library("\n".join([preamble(dtype), source]))
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+        self.frame = lru_cache(maxsize=8)(self._frame)
 
     def accepts(self, walk: Walk) -> bool:
         return True
@@ -52,7 +54,7 @@ class NRULoop:
         ]  # fmt: skip
         heads = gx.new_empty(*lead, rows, bias.shape[-1]) if keep else None
         rights = [[packed(w.mT) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         groups = each_model(lead, (gx,), (bias,), final, history, (heads,))
         for right, (one, other, *arrays, last) in zip(rights, groups):
             calls.append([*map(address, (*one, *right, *other)), *map(addresses, arrays), address(*last)])
@@ -72,7 +74,7 @@ class NRULoop:
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         d = weight.new_empty(*lead, rows, hidden + width)
         rights = [[packed(w) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         groups = each_model(lead, history, (saved, dout), dstate, (d,))
         for right, (past, inner, above, last) in zip(rights, groups):
             arrays = addresses(past), *map(address, inner), addresses(above), address(*last)
