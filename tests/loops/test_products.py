@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import vmap
 
-from numerate.loops.timeloops import products
+from numerate.loops.timeloops import tuning
 from numerate.loops.timeloops.products import NativeProducts, correlated, linear
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
@@ -35,7 +35,7 @@ def test_a_correlation_is_the_product_of_the_transposed(
 
 
 def test_bits_depend_neither_on_threads_nor_on_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_SMALLEST", 1)
+    monkeypatch.setattr(tuning, "WORK_EACH", 1)
     left, right = drawn(2, 300, 130, dtype=torch.float32), drawn(2, 300, 33, dtype=torch.float32)
     weight, bias = drawn(2, 40, 130, dtype=torch.float32), drawn(2, 40, dtype=torch.float32)
     found = []

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from numerate.loops.timeloops import tuning
 from numerate.loops.toolchain import native
 from numerate.torch_internals import is_batch_of_gradients, is_mapped
 
@@ -23,8 +24,6 @@ _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
     torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
 }
-_SMALLEST = 2**25
-"""Multiplications for which a further thread is worthwhile: about 0.2 ms."""
 
 
 def source_file(name: str) -> str:
@@ -106,7 +105,7 @@ def _of_model(place: int, parts: int, *tensors: Tensor | None) -> tuple[list[Any
 def _shares(lead: Sequence[int], work: int, most: int) -> tuple[int, int, int]:
     """Models, threads for all of them, and pieces of each: threads share models, then the ``work`` of each."""
     models = prod(lead)
-    threads = max(1, min(torch.get_num_threads(), models * work // _SMALLEST))
+    threads = max(1, min(torch.get_num_threads(), models * work // tuning.WORK_EACH))
     return models, threads, max(1, min(-(-threads // max(models, 1)), most))
 
 
@@ -158,8 +157,8 @@ class _Linear(torch.autograd.Function):
         return _multiplied(x, weight.mT, bias)
 
     @staticmethod
-    def backward(ctx: Any, above: Tensor) -> Any:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (above,), (x, weight) = gradients, ctx.saved_tensors
         plain = torch.is_grad_enabled() or is_batch_of_gradients(above)  # as timeloop.by_plain_steps
         needs_x, needs_weight, *needs_bias = ctx.needs_input_grad
         dx = dweight = None

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from numerate.loops.kernel.values import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
+from numerate.loops.timeloops import tuning
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.products import correlated, models_in_front, packed, preamble, products, source_file
 from numerate.loops.timeloops.rows import schedule_row
-from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native
 from numerate.torch_internals import is_batch_of_gradients, is_mapped
 
@@ -116,9 +116,13 @@ def address(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
 
 
-def threads(walk: Walk, models: int = 1) -> int:
-    """How many calls may share the rows of the batch of each of so many models: threads share models, then rows."""
-    return max(1, min(ceil(torch.get_num_threads() / models), walk.batch // ROWS_EACH))
+def threads(walk: Walk, models: int, weights: int) -> int:
+    """How many calls may share the rows of the batch of each of so many models: threads share models, then rows.
+
+    ``weights``: numbers that each row is multiplied with at every step.
+    """
+    useful = models * sum(walk.batch_sizes) * weights // tuning.WORK_EACH
+    return max(1, min(ceil(min(torch.get_num_threads(), useful) / models), walk.batch // tuning.ROWS_EACH))
 
 
 Group = Sequence[Tensor | None]
@@ -234,7 +238,7 @@ class TimeLoop:
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(run, walk, len(calls), threads(walk, len(calls), weight.numel() // len(calls)))
         return final, history, saved
 
     def backward(
@@ -246,7 +250,7 @@ class TimeLoop:
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         dgx = weight.new_empty(*lead, rows, self.sizes.columns)
         dgh = weight.new_empty(*lead, rows, self.program.own)
-        parts = threads(walk, prod(lead))
+        parts = threads(walk, prod(lead), weight.numel() // prod(lead))
         dextra = weight.new_zeros(*lead, parts, len(extras), hidden)
         rights = [torch.cat([packed(p) for p in w.split(self.widths)]) for w in (weight if lead else (weight,))]
         sums = [[addresses(part.unbind(0)) for part in own] for own in (dextra if lead else (dextra,))]

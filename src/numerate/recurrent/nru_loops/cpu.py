@@ -62,7 +62,9 @@ class NRULoop:
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(
+            run, walk, len(calls), threads(walk, len(calls), (weight.numel() + head_weight.numel()) // len(calls))
+        )
         return final, history, heads
 
     def backward(
@@ -83,7 +85,9 @@ class NRULoop:
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.backward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(
+            run, walk, len(calls), threads(walk, len(calls), (weight.numel() + head_weight.numel()) // len(calls))
+        )
         dh, dheads = d.split((hidden, width), -1)
         by_memory = walk.weight_gradient(d, state[1], history[1])
         before, after = by_memory.split((hidden, width), -2)
