@@ -1,8 +1,11 @@
-"""Many models of one layer at once, by ``vmap``, against one: ``python -m benchmarks.models``.
+"""Many models of one layer at once against one, or against a loop: ``python -m benchmarks.models``.
 
-An update is forward, cross entropy, backward, clipping of each model's gradient and Adam. On a GPU it is a CUDA graph,
-and the gain is the throughput of all models over that of one model in its own graph. On a CPU the rival is a loop over
-models of ``torch.nn.LSTM``; rounds of both alternate, and the ratio is the median of the rounds' ratios. With
+An update is forward, cross entropy, backward, clipping of each model's gradient and Adam. On a GPU it is a CUDA graph
+of all models under ``vmap``, and the gain is the throughput of all models over that of one model in its own graph.
+
+On a CPU the rival is a loop over models of ``torch.nn.LSTM``, with one thread or with all, whichever is faster. Ours
+are all models under ``vmap``, and the trainer of ``numerate run``, which makes its data and keeps its log, each model
+by itself and threads over models. Rounds of all alternate, and a ratio is the median of the rounds' ratios. With
 ``--threads 1`` processor time is taken, which other work on the machine disturbs little, else the time on the clock.
 First the gradients of stacked models are compared with those of single ones. The tables are markdown.
 """
@@ -10,10 +13,10 @@ First the gradients of stacked models are compared with those of single ones. Th
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import torch
@@ -22,10 +25,17 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from numerate import recurrent
+from numerate.tasks import Copying
 from numerate.torch_internals import set_cudnn_rnn_precision
+from numerate.train import Adam, NetworkTraining
 from numerate.train.allocator import keep_freed_memory
+from numerate.train.networks.group import NetworkGroup
+from numerate.train.networks.specification import NetworkRun
+from numerate.train.sink import InMemory
 
 Update = Callable[[], None]
+PER_ROUND = 5
+"""Updates of a round on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
     def build(self) -> nn.Module:
-        return Sequence(getattr(recurrent, self.layer)(self.inputs, self.hidden, **self.options), self.outputs)
+        return SequenceReader(getattr(recurrent, self.layer)(self.inputs, self.hidden, **self.options), self.outputs)
 
 
 NRU = {"memory_size": 64, "heads": 4}
@@ -63,7 +73,7 @@ ON_CPU = (
 )
 
 
-class Sequence(nn.Module):
+class SequenceReader(nn.Module):
     """A recurrent layer and a readout; x: (T, B, I) -> (T, B, O)."""
 
     def __init__(self, layer: nn.Module, outputs: int) -> None:
@@ -112,7 +122,7 @@ def stacked(case: Case, models: int, device: str) -> Update:
 
 def looped(case: Case, models: int) -> Update:
     """Updates of ``nn.LSTM``, one model after the other, on a CPU."""
-    layers = [Sequence(nn.LSTM(case.inputs, case.hidden), case.outputs) for _ in range(models)]
+    layers = [SequenceReader(nn.LSTM(case.inputs, case.hidden), case.outputs) for _ in range(models)]
     optimisers = [torch.optim.Adam(layer.parameters(), lr=1e-3, fused=True) for layer in layers]
     x, y = sequences(case, models, "cpu")
 
@@ -125,6 +135,38 @@ def looped(case: Case, models: int) -> Update:
             adam.step()
 
     return update
+
+
+def trained(case: Case, models: int, threads: int) -> Update:
+    """Updates of all models by the trainer, on the task of copying; five, so that what a chunk costs is shared."""
+    model = partial(copying_model, layer=getattr(recurrent, case.layer), hidden=case.hidden, **case.options)
+    task = Copying(case.steps - 20, case.batch)
+    training = NetworkTraining(model, task, tuple(range(models)), Adam(1e-3, clip="norm", limit=1.0))
+    runs = {key: NetworkRun(training, seed) for key, seed in zip(training.run_keys(), training.seeds)}
+    group, errors, done = NetworkGroup(runs, InMemory(), "benchmark", "cpu", threads), torch.zeros(models), count()
+
+    def update() -> None:
+        start = PER_ROUND * next(done)
+        group._over_stacks(lambda stack, part: stack.train(start, PER_ROUND, errors[part]))
+
+    return update
+
+
+def copying_model(inputs: int, outputs: int, layer: Any, hidden: int, **options: Any) -> nn.Module:
+    return SequenceReader(layer(inputs, hidden, **options), outputs)
+
+
+def several(update: Update, threads: int) -> Update:
+    """The same PER_ROUND times, with so many threads."""
+
+    def updates() -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        for _ in range(PER_ROUND):
+            update()
+        torch.set_num_threads(before)
+
+    return updates
 
 
 def difference(case: Case, models: int, device: str) -> str:
@@ -181,8 +223,8 @@ def cuda_milliseconds(run: Callable[[], object], seconds: float = 0.3) -> float:
     return statistics.median(rounds[1:])
 
 
-def cpu_milliseconds(runs: tuple[Update, Update], clock: Callable[[], float], rounds: int) -> tuple[float, ...]:
-    """Medians of both, and of the second over the first, round by round."""
+def cpu_milliseconds(runs: Sequence[Update], clock: Callable[[], float], rounds: int) -> list[list[float]]:
+    """The time of an update in every round, for each run."""
     for run in (*runs, *runs):
         run()
     found: list[list[float]] = []
@@ -191,9 +233,8 @@ def cpu_milliseconds(runs: tuple[Update, Update], clock: Callable[[], float], ro
         for run in runs:
             run()
             edges.append(clock())
-        found.append([1000 * (end - start) for start, end in pairwise(edges)])
-    ratio = statistics.median(second / first for first, second in found)
-    return *(statistics.median(times) for times in zip(*found)), ratio
+        found.append([1000 * (end - start) / PER_ROUND for start, end in pairwise(edges)])
+    return [list(times) for times in zip(*found)]
 
 
 def on_gpu(cases: tuple[Case, ...]) -> None:
@@ -222,16 +263,23 @@ def on_cpu(cases: tuple[Case, ...], threads: int, rounds: int) -> None:
     torch.set_num_threads(threads)
     keep_freed_memory()  # as training does
     clock = time.process_time if threads == 1 else time.perf_counter
-    print("| case | models | update, ms | loop over nn.LSTM, ms | ratio | gradients differ by (by rounding x) |")
-    print("|---|---|---|---|---|---|")
+    names = "trainer, ms | ratio | under vmap, ms | ratio | gradients differ by (by rounding x)"
+    print(f"| case | models | loop over nn.LSTM, ms (threads) | {names} |\n|---|---|---|---|---|---|---|---|")
     for case in cases:
         for models in case.counts:
             torch.manual_seed(0)
             error = difference(case, models, "cpu")
-            pair = stacked(case, models, "cpu"), looped(case, models)
-            together, rival, ratio = cpu_milliseconds(pair, clock, rounds)
-            row = f"{together:.2f} | {rival:.2f} | {ratio:.2f} | {error}"
-            print(f"| {case.name} | {models} | {row} |", flush=True)
+            loop, together = looped(case, models), several(stacked(case, models, "cpu"), threads)
+            ours = trained(case, models, threads), together
+            rivals = [several(loop, n) for n in sorted({1, threads})]
+            found = cpu_milliseconds((*ours, *rivals), clock, rounds)
+            middles = [statistics.median(times) for times in found]
+            best = min(range(len(ours), len(found)), key=middles.__getitem__)
+            row = f"{middles[best]:.2f} ({(1, threads)[best - len(ours)]})"
+            for mine, middle in zip(found, middles[: len(ours)]):
+                ratio = statistics.median(rival / own for rival, own in zip(found[best], mine))
+                row += f" | {middle:.2f} | {ratio:.2f}"
+            print(f"| {case.name} | {models} | {row} | {error} |", flush=True)
 
 
 def main() -> None:
@@ -239,7 +287,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="", help="part of the names of the cases")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU, of both")
-    parser.add_argument("--rounds", type=int, default=25, help="on a CPU")
+    parser.add_argument("--rounds", type=int, default=9, help="on a CPU")
     arguments = parser.parse_args()
     cases = COPYING if arguments.device == "cuda" else ON_CPU
     chosen = tuple(case for case in cases if arguments.only in case.name)

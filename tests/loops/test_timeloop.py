@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from numerate.loops.timeloops import timeloop
+from numerate.loops.timeloops import timeloop, tuning
 from numerate.loops.timeloops.pointwise import Activate, Segment, Sizes, pointwise
-from numerate.loops.timeloops.timeloop import TimeLoop, Walk, packed, products
+from numerate.loops.timeloops.products import packed, products
+from numerate.loops.timeloops.timeloop import TimeLoop, Walk
 from numerate.loops.toolchain import native
 from numerate.loops.tracing.trace import NotLowered
 
@@ -150,11 +151,13 @@ def test_single_precision_is_kept(name: str) -> None:
         assert float((found - expected).detach().norm()) <= 2e-6 * float(expected.detach().norm()) + 1e-6
 
 
-def test_threads_share_the_batch_without_changing_a_row() -> None:
+def test_threads_share_the_batch_without_changing_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "WORK_EACH", 1)
     walk, sizes = Walk((9,) * 4, False), sizes_of("gru")
     gx, weight, state, extra = (t.detach() for t in tensors(sizes, walk, torch.float32))
     alone = loop_of("gru", torch.float32).forward(walk, gx, weight, [state], [extra], True)
     torch.set_num_threads(2)
+    assert timeloop.threads(walk, 1, weight.numel()) == 2
     shared_out = loop_of("gru", torch.float32).forward(walk, gx, weight, [state], [extra], True)
     assert torch.equal(alone[1][0], shared_out[1][0])  # pyright: ignore[reportArgumentType]
     assert torch.equal(alone[0][0], shared_out[0][0])

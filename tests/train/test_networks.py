@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.toolchain import native
 from numerate.recurrent import LSTM
 from numerate.results import Row, Store
 from numerate.results.outcome import judge
@@ -389,6 +390,14 @@ def test_wrong_settings_are_named(tmp_path: Path, changes: dict[str, Any], words
 def test_time_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seconds must be a number above 0"):
         trained(tmp_path, training(), seconds=0)
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (7, 8), (1000, 4)])
+def test_native_code_draws_the_numbers_of_the_stream(count: int, first: int) -> None:
+    for seeds in (torch.tensor([0, 5, 2**32 - 1]), torch.tensor(7)):
+        step = torch.tensor(2**32 + 3)
+        expected = uniform(seeds, Domain.TRAIN, step, count, first)
+        assert torch.equal(native.stream_uniform(seeds, int(Domain.TRAIN), step, count, first), expected)
 
 
 # ---------------------------------------------------------------- on a GPU

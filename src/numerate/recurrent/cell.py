@@ -47,7 +47,6 @@ from numerate.loops.timeloops.diagonal import DiagonalLoop
 from numerate.loops.timeloops.pointwise import Sizes
 from numerate.loops.timeloops.timeloop import SequenceLoop, TimeLoop
 from numerate.recurrent import init
-from numerate.torch_internals import is_mapped
 
 State = tuple[Tensor, ...]
 Parts = Mapping[str, Any]
@@ -59,22 +58,7 @@ Form = Literal["elementwise", "reducing", "diagonal", "general"]
 def linear(x: Tensor, weight: Tensor, *biases: Tensor | None) -> Tensor:
     """``x @ weight.T`` plus those of the biases that exist; (..., I), (O, I), (O,) -> (..., O)."""
     present = [bias for bias in biases if bias is not None]
-    if not present:
-        return F.linear(x, weight)
-    bias = sum(present[1:], present[0])
-    if x.device.type == "cpu" and is_mapped(weight):
-        return _linear_of_models(x, weight, bias)
-    return F.linear(x, weight, bias)
-
-
-def _linear_of_models(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The same under ``vmap``, which adds a bias in a pass of its own, and sums its gradient in another.
-
-    Here the bias is the weight of an input that is always 1, so that the product does both.
-    """
-    rows = x.flatten(0, -2)
-    known = torch.cat((rows, rows.new_ones(len(rows), 1)), -1)
-    return (known @ torch.cat((weight.mT, bias.unsqueeze(-2)), -2)).unflatten(0, x.shape[:-1])
+    return F.linear(x, weight, sum(present[1:], present[0]) if present else None)
 
 
 def autocast_enabled(device: torch.device) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 from numerate.loops.kernel.values import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops.pointwise import Pointwise, Sizes, pointwise
+from numerate.loops.timeloops.products import models_in_front, preamble
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import (
     Frame,
@@ -27,8 +28,6 @@ from numerate.loops.timeloops.timeloop import (
     address,
     by_plain_steps,
     gradients,
-    models_in_front,
-    preamble,
 )
 from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native

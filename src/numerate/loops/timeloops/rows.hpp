@@ -12,17 +12,27 @@ static INLINE V load(const R *from, Whole) {
   __builtin_memcpy(&value, from, sizeof value);
   return value;
 }
+static INLINE void store(R *to, V value, Whole) { __builtin_memcpy(to, &value, sizeof value); }
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+static INLINE int some(Part part) { return (1 << part.count) - 1; }
+static INLINE __m512 load_some(const float *from, int lanes) { return _mm512_maskz_loadu_ps(lanes, from); }
+static INLINE __m512d load_some(const double *from, int lanes) { return _mm512_maskz_loadu_pd(lanes, from); }
+static INLINE void store_some(float *to, V value, int lanes) { _mm512_mask_storeu_ps(to, lanes, (__m512)value); }
+static INLINE void store_some(double *to, V value, int lanes) { _mm512_mask_storeu_pd(to, lanes, (__m512d)value); }
+static INLINE V load(const R *from, Part part) { return (V)load_some(from, some(part)); }
+static INLINE void store(R *to, V value, Part part) { store_some(to, value, some(part)); }
+#else
 static INLINE V load(const R *from, Part part) {
   R numbers[LANES] = {};
   for (int64_t lane = 0; lane < part.count; lane++) numbers[lane] = from[lane];
   return load(numbers, Whole{});
 }
-static INLINE void store(R *to, V value, Whole) { __builtin_memcpy(to, &value, sizeof value); }
 static INLINE void store(R *to, V value, Part part) {
   R numbers[LANES];
   store(numbers, value, Whole{});
   for (int64_t lane = 0; lane < part.count; lane++) to[lane] = numbers[lane];
 }
+#endif
 static INLINE int64_t count(Whole) { return LANES; }
 static INLINE int64_t count(Part part) { return part.count; }
 

@@ -12,10 +12,9 @@ weight and rows. Under ``torch.func.vmap`` that is the mapped dimension, see :fu
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from math import ceil, prod
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -23,21 +22,12 @@ from torch import Tensor
 
 from numerate.loops.kernel.values import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
+from numerate.loops.timeloops import tuning
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
+from numerate.loops.timeloops.products import correlated, models_in_front, packed, preamble, products, source_file
 from numerate.loops.timeloops.rows import schedule_row
-from numerate.loops.timeloops.tuning import ROWS_EACH
 from numerate.loops.toolchain import native
 from numerate.torch_internals import is_batch_of_gradients, is_mapped
-
-_PRELUDES = {
-    torch.float32: '#include "prelude.hpp"\ntypedef float R;',
-    torch.float64: "typedef double R;\n" + Path(__file__).with_name("prelude64.hpp").read_text(),
-}
-
-
-def _file(name: str) -> str:
-    return Path(__file__).with_name(name).read_text()
-
 
 # ---------------------------------------------------------------- the walk
 
@@ -71,11 +61,17 @@ class Walk:
         batch, later = self.batch, history.shape[-2] - self.batch
         if self.packed:
             known = torch.cat((initial, history), -2).index_select(-2, self.previous(history.device))
-            return dgh.mT @ known
+            return dgh.mT @ known if history.is_cuda else correlated(dgh, known)
         first, rest = (later, 0) if self.reverse else (0, batch)  # where rows with and without a step before them begin
+        begin, go_on, before = (
+            dgh.narrow(-2, first, batch),
+            dgh.narrow(-2, rest, later),
+            history.narrow(-2, batch - rest, later),
+        )
+        if not history.is_cuda:
+            return correlated(begin, initial) + correlated(go_on, before)
         added = torch.baddbmm if dgh.dim() == 3 else torch.addmm
-        before = history.narrow(-2, batch - rest, later)
-        return added(dgh.narrow(-2, first, batch).mT @ initial, dgh.narrow(-2, rest, later).mT, before)
+        return added(begin.mT @ initial, go_on.mT, before)
 
     def previous(self, device: torch.device) -> Tensor:
         """For each row, where the same sequence was one step before in (initial state, history)."""
@@ -120,9 +116,13 @@ def address(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None) if tensor is None else native.pointer(tensor)
 
 
-def threads(walk: Walk, models: int = 1) -> int:
-    """How many calls may share the rows of the batch of each of so many models: threads share models, then rows."""
-    return max(1, min(ceil(torch.get_num_threads() / models), walk.batch // ROWS_EACH))
+def threads(walk: Walk, models: int, weights: int) -> int:
+    """How many calls may share the rows of the batch of each of so many models: threads share models, then rows.
+
+    ``weights``: numbers that each row is multiplied with at every step.
+    """
+    useful = models * sum(walk.batch_sizes) * weights // tuning.WORK_EACH
+    return max(1, min(ceil(min(torch.get_num_threads(), useful) / models), walk.batch // tuning.ROWS_EACH))
 
 
 Group = Sequence[Tensor | None]
@@ -144,31 +144,6 @@ def walk_together(work: Callable[[int, int, int, int], object], walk: Walk, mode
             work(model, part, walk.batch * part // parts, walk.batch * (part + 1) // parts)
 
     native.over_parts(run, models * parts, min(torch.get_num_threads(), models * parts))
-
-
-# ---------------------------------------------------------------- matrix products
-
-
-def preamble(dtype: torch.dtype) -> str:
-    """What all sources for numbers of a type start with."""
-    return f"{_PRELUDES[dtype]}\n{_file('rows.hpp')}"
-
-
-@cache
-def products(dtype: torch.dtype) -> ctypes.CDLL:
-    """``pack`` and ``multiply`` for numbers of a type."""
-    library = native.library(f"{preamble(dtype)}\n{_file('product.cpp')}")
-    library.packed_size.restype = ctypes.c_int64
-    return library
-
-
-def packed(matrix: Tensor) -> Tensor:
-    """A matrix (K, N) as ``multiply`` wants its right factor."""
-    library, (depth, columns) = products(matrix.dtype), matrix.shape
-    sizes = [ctypes.c_int64(n) for n in (*matrix.stride(), depth, columns)]
-    result = matrix.new_empty(library.packed_size(*sizes[2:]))
-    library.pack(ctypes.c_void_p(matrix.data_ptr()), *sizes, native.pointer(result))
-    return result
 
 
 # ---------------------------------------------------------------- the emitted loop
@@ -193,7 +168,7 @@ def emit(program: Pointwise, dtype: torch.dtype) -> str:
         lines += [f"  {_pointer(array, name)}" for array in row.numbered()]
         lines += [f"  R scratch[{row.scratch}];"] if row.scratch else []
         lines += [*printer.indented(row.body), "}"]
-    return "\n".join([*lines, "", _file("timeloop.hpp")])
+    return "\n".join([*lines, "", source_file("timeloop.hpp")])
 
 
 def _pointer(array: RowArray, direction: str) -> str:
@@ -242,6 +217,7 @@ class TimeLoop:
         self.source = emit(self.program, dtype)
         self.library = native.library(self.source)
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+        self.frame = lru_cache(maxsize=8)(self._frame)
 
     def accepts(self, walk: Walk) -> bool:
         return True
@@ -255,14 +231,14 @@ class TimeLoop:
         history = [gx.new_empty(*lead, rows, self.sizes.hidden) if keep or k == 0 else None for k in range(states)]
         saved = gx.new_empty(*lead, rows, self.program.saved) if keep else None
         rights = [packed(w.mT) for w in (weight if lead else (weight,))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         for right, (one, *arrays) in zip(rights, each_model(lead, (gx, saved), final, extras, history)):
             calls.append((address(one[0]), native.pointer(right), *map(addresses, arrays), address(one[1])))
 
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(run, walk, len(calls), threads(walk, len(calls), weight.numel() // len(calls)))
         return final, history, saved
 
     def backward(
@@ -274,11 +250,11 @@ class TimeLoop:
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         dgx = weight.new_empty(*lead, rows, self.sizes.columns)
         dgh = weight.new_empty(*lead, rows, self.program.own)
-        parts = threads(walk, prod(lead))
+        parts = threads(walk, prod(lead), weight.numel() // prod(lead))
         dextra = weight.new_zeros(*lead, parts, len(extras), hidden)
         rights = [torch.cat([packed(p) for p in w.split(self.widths)]) for w in (weight if lead else (weight,))]
         sums = [[addresses(part.unbind(0)) for part in own] for own in (dextra if lead else (dextra,))]
-        groups, frame, calls = (state, extras, history, (saved, dout), dstate, (dgx, dgh)), self._frame(walk), []
+        groups, frame, calls = (state, extras, history, (saved, dout), dstate, (dgx, dgh)), self.frame(walk), []
         for right, (*before, inner, above, outer) in zip(rights, each_model(lead, *groups)):
             arrays = *map(addresses, before), *map(address, inner), addresses(above), *map(address, outer)
             calls.append((native.pointer(right), *arrays))
@@ -391,14 +367,6 @@ class _OverModels(torch.autograd.Function):
         stacked = models_in_front(info.batch_size, in_dims[3:], tensors)
         outputs, final = run(loop, walk, *_apart(loop, stacked), torch.func.vmap(plain))
         return (outputs, *final), (0,) * (1 + len(final))
-
-
-def models_in_front(models: int, dims: Sequence[int | None], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of one level of ``vmap`` with the mapped dimension first; those without one, once for each model."""
-    return [
-        tensor.expand(models, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        for tensor, dim in zip(tensors, dims)
-    ]
 
 
 def by_plain_steps(above: Sequence[Tensor | None]) -> bool:

@@ -2,6 +2,8 @@
 
 ROWS_EACH = 4
 """CPU: rows of the batch for which a further thread is worthwhile."""
+WORK_EACH = 2**25
+"""CPU: multiplications for which a further thread is worthwhile: about 0.2 ms, several times what a thread costs."""
 THREADS, WARPS = 256, 8
 """GPU: of a block; ``grid.cuh`` and ``rowloop.cuh`` have the same."""
 WEIGHTS = 144

@@ -175,6 +175,12 @@ def philox_uniform(
     return out
 
 
+def stream_uniform(seed: Tensor, domain: int, step: Tensor, count: int, first: int = 0) -> Tensor:
+    """As :func:`numerate.streams.uniform`, for numbers on the CPU and not under ``vmap``; (...) -> (..., count)"""
+    rows = philox_uniform(seed.reshape(-1), domain, int(step), 1, first + count, threads=1)
+    return rows.view(*seed.shape, first + count)[..., first:]
+
+
 __all__ = [
     "CompileError",
     "Library",
@@ -187,4 +193,5 @@ __all__ = [
     "philox_uniform",
     "pointer",
     "prelude",
+    "stream_uniform",
 ]

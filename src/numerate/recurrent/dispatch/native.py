@@ -1,11 +1,13 @@
 """Run a cell's compiled loop over time."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from numerate.loops.timeloops import timeloop
+from numerate.loops.timeloops.products import NativeProducts
 from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.recurrent.cell import Cell, Parts, State
 
@@ -34,14 +36,9 @@ def run_native(
         return (outputs.flatten(0, 1) if equal else outputs).to(loop.dtype), final
 
     weight, extras = cell.loop_operands(p)
-    gx = cell.project(x, _by_columns(p) if x.device.type == "cpu" else p)
+    with NativeProducts(loop.dtype) if x.device.type == "cpu" else nullcontext():
+        gx = cell.project(x, p)
     gx = (gx.flatten(0, 1) if equal else gx).to(loop.dtype)
     start, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
     outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), start, extras, again)
     return (outputs.unflatten(0, (steps, -1)) if equal else outputs), final
-
-
-def _by_columns(p: Parts) -> Parts:
-    """The same parameters, the input weight laid out so that its gradient is the faster one of two equal products."""
-    weight = p.get("weight_ih")
-    return p if weight is None else {**p, "weight_ih": weight.mT.contiguous().mT}

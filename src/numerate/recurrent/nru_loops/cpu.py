@@ -2,21 +2,20 @@
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from numerate.loops.timeloops.pointwise import Sizes
+from numerate.loops.timeloops.products import correlated, packed, preamble, products
 from numerate.loops.timeloops.timeloop import (
     Frame,
     Walk,
     address,
     addresses,
     each_model,
-    packed,
-    preamble,
-    products,
     threads,
     walk_together,
 )
@@ -39,6 +38,7 @@ class NRULoop:
         source = Path(__file__).with_name("nru_loop.cpp").read_text()
         self.library = native.library("\n".join([preamble(dtype), source]))
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
+        self.frame = lru_cache(maxsize=8)(self._frame)
 
     def accepts(self, walk: Walk) -> bool:
         return True
@@ -54,7 +54,7 @@ class NRULoop:
         ]  # fmt: skip
         heads = gx.new_empty(*lead, rows, bias.shape[-1]) if keep else None
         rights = [[packed(w.mT) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         groups = each_model(lead, (gx,), (bias,), final, history, (heads,))
         for right, (one, other, *arrays, last) in zip(rights, groups):
             calls.append([*map(address, (*one, *right, *other)), *map(addresses, arrays), address(*last)])
@@ -62,7 +62,9 @@ class NRULoop:
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.forward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(
+            run, walk, len(calls), threads(walk, len(calls), (weight.numel() + head_weight.numel()) // len(calls))
+        )
         return final, history, heads
 
     def backward(
@@ -74,7 +76,7 @@ class NRULoop:
         dstate = [entry.clone(memory_format=torch.contiguous_format) for entry in dfinal]
         d = weight.new_empty(*lead, rows, hidden + width)
         rights = [[packed(w) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
-        frame, calls = self._frame(walk), []
+        frame, calls = self.frame(walk), []
         groups = each_model(lead, history, (saved, dout), dstate, (d,))
         for right, (past, inner, above, last) in zip(rights, groups):
             arrays = addresses(past), *map(address, inner), addresses(above), address(*last)
@@ -83,12 +85,14 @@ class NRULoop:
         def run(model: int, part: int, first: int, last: int) -> None:
             self.library.backward(frame.pointer, ctypes.c_int64(first), ctypes.c_int64(last), *calls[model])
 
-        walk_together(run, walk, len(calls), threads(walk, len(calls)))
+        walk_together(
+            run, walk, len(calls), threads(walk, len(calls), (weight.numel() + head_weight.numel()) // len(calls))
+        )
         dh, dheads = d.split((hidden, width), -1)
         by_memory = walk.weight_gradient(d, state[1], history[1])
         before, after = by_memory.split((hidden, width), -2)
         dweight = torch.cat((walk.weight_gradient(dh, state[0], history[0]), before), -1)
-        dhead_weight = torch.cat((dheads.mT @ history[0], after), -1)
+        dhead_weight = torch.cat((correlated(dheads, history[0]), after), -1)
         return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2)]
 
     def _frame(self, walk: Walk) -> Frame:

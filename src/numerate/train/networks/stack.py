@@ -14,8 +14,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from numerate.devices import kind_of
-from numerate.streams import Uniform, drawn_by
+from numerate.loops.toolchain import native
+from numerate.streams import Uniform, drawn_by, uniform
 from numerate.tasks.batches import Batch, BatchTask, HeldOut
+from numerate.torch_internals import is_mapped
 from numerate.train.networks.adam import State, clipped, update_
 from numerate.train.networks.capture import Recordable
 from numerate.train.networks.convolution import Products
@@ -52,7 +54,10 @@ class Stack:
         self.limits = self.layout.limits(device)
         self.data = {name: value.to(device) for name, value in _data(self.task).items()}
         self.order: Tensors = {}
-        self.adam, self.uniform = _faster(device) if kind_of(device).asynchronous else (update_, None)
+        alone = len(runs) == 1 and native.draws()
+        self.adam, self.uniform = (
+            _faster(device) if kind_of(device).asynchronous else (update_, _native_uniform if alone else None)
+        )
         self.betas = torch.tensor(self.training.optimiser.betas, dtype=torch.float64)
         self.columns: Tensor | None = None
         if self.training.optimiser.parameters:
@@ -161,11 +166,12 @@ class Stack:
         self.correction_table[:count] = (1 - self.betas ** (since + 1)).float()
 
     def _update(self) -> None:
-        leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(self.state.parameters).items()}
+        rows = self.state.parameters if len(self) > 1 else self.state.parameters[0]
+        leaves = {name: v.detach().requires_grad_() for name, v in self.layout.views(rows).items()}
         scales = self.penalty_table.index_select(0, self.place)[0]
         rate = self.rate * self.rate_table.index_select(0, self.place)[0].unsqueeze(-1)
         with torch.enable_grad(), drawn_by(self.uniform), self.recordable():
-            total, (loss, carried) = self._loss(leaves | self.fixed, scales)
+            total, (loss, carried) = self._loss(leaves, scales)
             gradients = torch.autograd.grad(total.sum(), list(leaves.values()), allow_unused=True)
         with torch.no_grad():
             adam = self.training.optimiser
@@ -180,15 +186,16 @@ class Stack:
             self.step.add_(1)
             self.place.add_(1)
 
-    def _loss(self, values: Tensors, scales: Tensor) -> tuple[Tensor, tuple[Tensor, Carried]]:
+    def _loss(self, leaves: Tensors, scales: Tensor) -> tuple[Tensor, tuple[Tensor, Carried]]:
+        """What each run minimises, (S,); ``leaves``: trained parameters, of a single run without a dimension for it."""
         if len(self) == 1:
-            alone = _only(values), _only(self.carried), self.seeds[0], self.step, scales[0]
+            alone = leaves | _only(self.fixed), _only(self.carried), self.seeds[0], self.step, scales[0]
             total, (loss, carried) = self.member.loss(*alone, self.data | _only(self.order))
             return total.unsqueeze(0), (loss.unsqueeze(0), tuple(entry.unsqueeze(0) for entry in carried))
         shared = dict.fromkeys(self.data) | dict.fromkeys(self.order, 0)
         together = vmap(self.member.loss, in_dims=(0, 0, 0, None, 0, shared))
         with self.convolutions():
-            return together(values, self.carried, self.seeds, self.step, scales, self.data | self.order)
+            return together(leaves | self.fixed, self.carried, self.seeds, self.step, scales, self.data | self.order)
 
     def _recorded(self) -> Callable[[], None]:
         """An update as the replay of one CUDA graph."""
@@ -309,6 +316,14 @@ def _faster(device: str) -> tuple[Callable[..., None], Uniform]:
     from numerate.train.networks.cuda_adam import update_
 
     return update_, uniform
+
+
+def _native_uniform(seed: Tensor, domain: int, step: Tensor, count: int, first: int) -> Tensor:
+    """Random numbers by one call instead of a hundred operations, for a run that is computed by itself."""
+    if is_mapped(seed) or is_mapped(step):  # by a vmap of the task's or network's own
+        with drawn_by(None):
+            return uniform(seed, domain, step, count, first)
+    return native.stream_uniform(seed, domain, step, count, first)
 
 
 def _only(values: Any) -> Any:
