@@ -1,6 +1,6 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -27,13 +27,16 @@ from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
 from numerate.discover.products import product_fits
+from numerate.discover.relevant import relevant_inputs
 from numerate.discover.scans import scan_fits
 from numerate.discover.separate import Separation, pure_powers, separate, simplified
 from numerate.discover.sparse import emit
+from numerate.discover.stepwise import approximations, exact_sums
 from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+MANY = 6  # inputs from which on some may have nothing to do with the target
 NEARLY = 1e-5  # noise below this, relative to the target: a component that is known nearly as well as the target
 
 T = TypeVar("T")
@@ -45,6 +48,14 @@ def _attempt(part: Callable[..., T], *arguments: Any) -> T | None:
         return part(*arguments)
     except np.linalg.LinAlgError:
         return None
+
+
+def _by_input(row: list[Fraction], parts: Sequence[ex.Tree], count: int) -> list[Fraction]:
+    """Exponents of a view's inputs as exponents of the data's; the view's are some of these."""
+    out = [Fraction(0)] * count
+    for part, exponent in zip(parts, row):
+        out[part[1]] = exponent
+    return out
 
 
 class Solver:
@@ -61,11 +72,12 @@ class Solver:
         self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
         self.groups: list[list[Fraction]] = []
         self._many = False  # whether the parts that try very many exact forms have been at work
+        self.approximated = False  # whether approximations have been offered
 
-    def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
+    def offer(self, trees: Iterable[ex.Tree], source: str, keep: bool = False) -> None:
         try:
             for tree in trees:
-                self.pool.offer(tree, source)
+                self.pool.offer(tree, source, keep)
         except np.linalg.LinAlgError:  # a factorisation that does not converge: the part has nothing to offer
             pass
         self.pool.check_noise()
@@ -82,6 +94,7 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
+            self.relevant(view)
             share = 0.95 if self.pool.gaussian else 0.7 if view.noise else 0.5
             with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
@@ -95,6 +108,16 @@ class Solver:
                 raise
         if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
+
+    def relevant(self, view: View) -> None:
+        """Sums of few features first; where some inputs have nothing to do with the target, the search without them."""
+        mine = _attempt(relevant_inputs, view) if view.k >= MANY else None
+        few = view if mine is None else view.of([ex.var(i) for i in mine])
+        if not view.noise:
+            self.offer(exact_sums(few, self.clock, self.pool.allowed), "sum of features")
+        if few.k < view.k:
+            with self.clock.share(0.5 * self.clock.seconds):
+                self.solve(few, "")
 
     def again(self, view: View) -> None:
         """Noise that the polynomials did not show."""
@@ -301,7 +324,7 @@ class Solver:
         for plan in (p for p in plans[:4] if not p.trivial):
             inner = plan.apply(view)
             if self.depth == 0 and not source and not self.groups:
-                self.groups = plan.rows
+                self.groups = [_by_input(row, view.parts, self.pool.X.shape[1]) for row in plan.rows]
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 
     def front(self, view: View, plan: Groups | None, source: str) -> None:
@@ -407,8 +430,12 @@ class Solver:
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""
+        self.approximate(view)
         rough = replace(view, noise=0.5 * view.scale)
-        rows = 500
-        designs = spans.plain_designs(rough, rows)
-        self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
         self.offer(rational.rationals(rough, self.clock), "approximation")
+
+    def approximate(self, view: View) -> None:
+        """Sums of few features, all lengths."""
+        if not self.approximated:
+            self.approximated = True
+            self.offer(approximations(view, self.clock, self.pool.allowed), "approximation", keep=True)
