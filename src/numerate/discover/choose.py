@@ -14,6 +14,17 @@ from numerate.discover.rounding import drop_idle, exact, round_constants
 LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a law
 
 
+def readable(expression: sp.Expr) -> sp.Expr:
+    """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b).
+
+    One with free constants stays as it is: it shows the numbers whose standard errors are known.
+    """
+    joined = sp.together(expression)
+    if expression.has(sp.Float) or not sp.denom(joined).free_symbols:
+        return expression
+    return min((joined, expression), key=lambda each: sp.count_ops(each))
+
+
 class Chooser:
     """Turns candidates into formulas on all the data.
 
@@ -41,7 +52,7 @@ class Chooser:
         if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not
             marks = {}
             expression = ex.to_sympy(fit.tree, self.symbols)
-        return self._described(fit, marks, expression)
+        return self._described(fit, marks, readable(expression))
 
     def _described(self, fit: Fit, marks: dict[int, sp.Expr], expression: sp.Expr) -> Formula:
         error = relative_error(fit.tree, self.X, self.y, self.weights)

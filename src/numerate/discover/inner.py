@@ -22,6 +22,7 @@ MINUS = ex.fixed(-1.0)
 SURE = 1e-10  # unexplained fraction of what the base leaves
 LIKELY = 2e-3  # the same in single precision
 NEAR = 0.75  # on a grid
+MOST_TERMS = 100  # with many inputs, the smallest
 BLOCK = 2000
 ARGUMENTS = 9000
 TIMES_LINES = 2400  # arguments whose functions are multiplied by polynomials of degree one
@@ -86,6 +87,7 @@ def sums(P: np.ndarray, most: int) -> Iterator[Arguments]:
         A = np.stack([ex.column(t, P) for t in T], 1)
     ids = [i for i in range(len(T)) if np.isfinite(A[:, i]).all()]
     price = {i: ex.size(T[i]) for i in ids}
+    ids = sorted(ids, key=lambda i: price[i])[:MOST_TERMS] if len(ids) > MOST_TERMS else ids
     chosen = [c for size in (1, 2, 3) for c in combinations(ids, size)]
     chosen = sorted(chosen, key=lambda c: sum(price[i] + 1 for i in c))[:most]
     signed = [(c, (1, *s)) for c in chosen for s in product((1, -1), repeat=len(c) - 1)][:most]

@@ -57,16 +57,15 @@ def search(
         view, solver.groups = plan.apply(view), plan.rows
     with np.errstate(all="ignore"):
         try:
-            solver.start(view)
-        except (Solved, OutOfTime, OutOfSlice):
-            pass
+            with suppress(Solved, OutOfTime, OutOfSlice):
+                solver.start(view)
+            if not pool.solved and pool.noise is None:  # time is up: what can be said about the table all the same
+                pool.clock = solver.clock = Clock(0.04 * seconds)
+                with suppress(Solved, OutOfTime, OutOfSlice):
+                    solver.approximate(view)
         except KeyboardInterrupt:
             if not pool.found:
                 raise
-        if not (pool.solved or pool.noise is not None):  # time is up: what can be said about the table all the same
-            pool.clock = solver.clock = Clock(0.04 * seconds)
-            with suppress(Solved, OutOfTime, OutOfSlice):
-                solver.approximate(view)
         best = chooser.formula(pool.best)
         front = chooser.front(pool.found, best)
     noise = 0.0 if best.relative_error < 1e-9 or pool.noise is None else best.error

@@ -94,23 +94,26 @@ class Solver:
         self.linear(view)
         clean, view = view, self.with_noise(view, _attempt(noise_level, view))
         try:
-            self.relevant(view)
+            few = self.relevant(view)
             share = 0.95 if self.pool.gaussian else 0.7 if view.noise else 0.5
             with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
             if not view.noise and not self.pool.explained:
-                self.last(view)
-                for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
+                self.last(few)
+                for part in (self.again, self.exactly) if few.positive.all() else (self.exactly, self.again):
                     if not (self.pool.explained or (self.pool.gaussian and part == self.exactly)):
-                        part(view)
+                        part(few)
         except Solved:
             if self.pool.solved:
                 raise
         if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
 
-    def relevant(self, view: View) -> None:
-        """Sums of few features first; where some inputs have nothing to do with the target, the search without them."""
+    def relevant(self, view: View) -> View:
+        """Sums of few features first; where some inputs have nothing to do with the target, the search without them.
+
+        Returns the view of the inputs that have.
+        """
         mine = _attempt(relevant_inputs, view) if view.k >= MANY else None
         few = view if mine is None else view.of([ex.var(i) for i in mine])
         if not view.noise:
@@ -118,6 +121,7 @@ class Solver:
         if few.k < view.k:
             with self.clock.share(0.5 * self.clock.seconds):
                 self.solve(few, "")
+        return few
 
     def again(self, view: View) -> None:
         """Noise that the polynomials did not show."""

@@ -55,16 +55,22 @@ def features(P: np.ndarray, allowed: frozenset[str] | None, most: int = MOST) ->
     return found
 
 
-def select(t: np.ndarray, F: np.ndarray, terms: int = TERMS) -> Iterator[tuple[float, list[int]]]:
-    """The best columns found of F, one more each time: (unexplained fraction, columns). t: (n,), F: (n, p), centred."""
+def select(
+    t: np.ndarray, F: np.ndarray, terms: int = TERMS, price: np.ndarray | None = None
+) -> Iterator[tuple[float, list[int]]]:
+    """The best columns found of F, one more each time: (unexplained fraction, columns).
+
+    t: (n,) and F: (n, p), centred. ``price``: (p,) of each column, in nats of description length.
+    """
     F = F / (np.linalg.norm(F, axis=0) + 1e-300)
+    price = np.zeros(F.shape[1]) if price is None else 2 * price / len(t)
     total = float(t @ t) + 1e-300
     chosen: list[int] = []
     while len(chosen) < min(terms, F.shape[1]):
-        chosen.append(_best(t, F, chosen)[1])
-        left = _left(t, F, chosen)
+        left, chosen = _with_best(t, F, price, chosen)
         for _ in range(3 * len(chosen)):
-            better = min((_exchanged(t, F, chosen, i) for i in range(len(chosen))), key=lambda e: e[0])
+            others = (chosen[:i] + chosen[i + 1 :] for i in range(len(chosen)))
+            better = min((_with_best(t, F, price, each) for each in others), key=lambda e: e[0])
             if better[0] > 0.98 * left or left < EXACT * total:
                 break
             left, chosen = better
@@ -73,27 +79,18 @@ def select(t: np.ndarray, F: np.ndarray, terms: int = TERMS) -> Iterator[tuple[f
             return
 
 
-def _exchanged(t: np.ndarray, F: np.ndarray, chosen: list[int], place: int) -> tuple[float, list[int]]:
-    others = chosen[:place] + chosen[place + 1 :]
-    left, best = _best(t, F, others)
-    return left, [*others, best]
-
-
-def _best(t: np.ndarray, F: np.ndarray, chosen: list[int]) -> tuple[float, int]:
-    """The column that leaves least beside the chosen ones, and what it leaves."""
+def _with_best(t: np.ndarray, F: np.ndarray, price: np.ndarray, chosen: list[int]) -> tuple[float, list[int]]:
+    """What the chosen columns and the best one beside them leave, and these columns."""
     Q = np.linalg.qr(F[:, chosen])[0]
     r = t - Q @ (Q.T @ t)
     length = 1 - np.sum((Q.T @ F) ** 2, 0)  # squared, of each unit column outside the span
-    gain = np.where(length > 1e-8, (r @ F) ** 2 / np.maximum(length, 1e-300), -1.0)
-    gain[chosen] = -1.0
-    j = int(np.argmax(gain))
-    return float(r @ r - gain[j]), j
-
-
-def _left(t: np.ndarray, F: np.ndarray, chosen: list[int]) -> float:
-    Q = np.linalg.qr(F[:, chosen])[0]
-    r = t - Q @ (Q.T @ t)
-    return float(r @ r)
+    gain = np.where(length > 1e-8, (r @ F) ** 2 / np.maximum(length, 1e-300), 0.0)
+    cost = np.log(np.maximum(r @ r - gain, 1e-30 * (t @ t) + 1e-300)) + price
+    cost[chosen] = np.inf
+    both = [*chosen, int(np.argmin(cost))]
+    q = np.linalg.qr(F[:, both])[0]
+    r = t - q @ (q.T @ t)
+    return float(r @ r), both
 
 
 def exact_sums(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 400) -> Iterator[ex.Tree]:
@@ -112,7 +109,7 @@ def approximations(view: View, clock: Clock, allowed: frozenset[str] | None, row
     found = features(view.P[:rows], allowed, _most(clock))
     even = np.array([np.abs(v).max() < EVEN * np.sqrt(np.mean(v**2)) for v in found.columns], bool)
     terms = min(TERMS, len(view.t) // 10)
-    sums = [_sums(view, name, found, np.where(even)[0], terms, clock) for name in ("id", "log")]
+    sums = [_sums(view, name, found, np.where(even)[0], terms, clock, 1.5) for name in ("id", "log")]
     trees = [tree for each in sums for _, tree in each]
     yield from sorted(trees, key=ex.size)
 
@@ -130,9 +127,12 @@ def _most(clock: Clock) -> int:
 
 
 def _sums(
-    view: View, name: str, found: Features, columns: np.ndarray, terms: int, clock: Clock
+    view: View, name: str, found: Features, columns: np.ndarray, terms: int, clock: Clock, price: float = 0.0
 ) -> Iterator[tuple[float, ex.Tree]]:
-    """Sums of few features for the target under an outer function: (unexplained fraction, formula for y)."""
+    """Sums of few features for the target under an outer function: (unexplained fraction, formula for y).
+
+    ``price``: of each node of a feature.
+    """
     outer = view.outer(name)
     if outer is None or not outer.usable or not len(columns):
         return
@@ -141,7 +141,8 @@ def _sums(
     w = np.minimum(w, np.quantile(w, 0.98))
     w = w / np.sqrt(np.mean(w**2))
     clock.spend(1e-9 * F.size * terms**2)
-    for left, chosen in select(_centred(t[:, None], w)[:, 0], _centred(F, w), terms):
+    prices = price * np.array([ex.size(found.trees[j]) for j in columns])
+    for left, chosen in select(_centred(t[:, None], w)[:, 0], _centred(F, w), terms, prices):
         design = np.concatenate([np.ones((len(t), 1)), F[:, chosen]], 1) * w[:, None]
         c = np.linalg.lstsq(design, t * w, rcond=None)[0]
         yield left, outer.lift(ex.linear(c, [ex.ONE, *[found.trees[columns[j]] for j in chosen]]))
