@@ -94,6 +94,8 @@ class Pool:
         if key in self._seen or (self.allowed is not None and not ex.functions(tree) <= self.allowed):
             return
         self._seen.add(key)
+        if len(ex.constants(tree)) > max(3, len(self.y) // 3):  # they would fit anything
+            return
         some = slice(0, 300)
         self.clock.spend(refit_work(len(self.y[some]), ex.size(tree)))
         weights = None if self.weights is None else self.weights[some]
@@ -156,6 +158,13 @@ class Pool:
     def solved(self) -> bool:
         """Whether the best formula fits to the last digits."""
         return bool(self.found) and self.best.error < SOLVED
+
+    @property
+    def settled(self) -> bool:
+        """Whether the best formula leaves nothing but rounding or noise."""
+        if self.noise is None or not ex.inputs(self.best.tree):
+            return self.solved
+        return self.best.error < 1.1 * self.noise
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""

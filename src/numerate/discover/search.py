@@ -59,7 +59,7 @@ def search(
         try:
             with suppress(Solved, OutOfTime, OutOfSlice):
                 solver.start(view)
-            if not pool.solved and pool.noise is None:  # time is up: what can be said about the table all the same
+            if not pool.settled:  # no law, and perhaps no time left: what can be said about the table all the same
                 pool.clock = solver.clock = Clock(0.04 * seconds)
                 with suppress(Solved, OutOfTime, OutOfSlice):
                     solver.approximate(view)
