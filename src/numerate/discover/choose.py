@@ -1,6 +1,7 @@
 """From candidates to formulas: constants rounded, exactness decided on rows kept apart, error against size."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import sympy as sp
@@ -19,7 +20,7 @@ def readable(expression: sp.Expr) -> sp.Expr:
 
     One with free constants stays as it is: it shows the numbers whose standard errors are known.
     """
-    joined = sp.together(expression)
+    joined = cast(sp.Expr, sp.together(expression))
     if expression.has(sp.Float) or not sp.denom(joined).free_symbols:
         return expression
     return min((joined, expression), key=lambda each: sp.count_ops(each))
