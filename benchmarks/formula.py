@@ -26,7 +26,7 @@ from benchmarks.formula_peers import PEERS
 from benchmarks.formula_problems import SUITES, Problem
 
 PEER_TOLERANCE = 1e-6  # their constants are printed with fewer digits
-NOISES = {"feynman": [0.0, 0.001, 0.01, 0.1], "strogatz": [0.0, 0.01]}  # the others: none
+NOISES = {"feynman": [0.0, 0.001, 0.01, 0.1], "strogatz": [0.0, 0.01], "constants": [0.01, 0.05]}  # the others: none
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,17 @@ def table(rows: list[dict]) -> str:
         lines.append(
             "| " + " | ".join(map(str, [*cells, wrong, f"{median(r['seconds'] for r in got):.2f}", seeds])) + " |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *_error_bars(rows)])
+
+
+def _error_bars(rows: list[dict]) -> list[str]:
+    """How often the standard errors of free constants hold, where noise was added and the form is right."""
+    scores = np.abs([z for row in rows for z in row.get("scores", [])])
+    if not len(scores):
+        return []
+    within = [f"{100 * np.mean(scores < z):.0f} % within {z}" for z in (1, 2)]
+    rms = np.sqrt(np.mean(np.minimum(scores, 10) ** 2))
+    return [f"\n{len(scores)} free constants: {', '.join(within)} standard errors (normal: 68, 95), rms {rms:.2f}"]
 
 
 if __name__ == "__main__":

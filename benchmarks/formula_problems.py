@@ -9,7 +9,8 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,36 @@ def _feynman(file: str, suite: str, seed: int, n: int) -> Iterator[Problem]:
             inputs = [i for i in range(1, 11) if row.get(f"v{i}_name")]
             ranges = {row[f"v{i}_name"]: (float(row[f"v{i}_low"]), float(row[f"v{i}_high"])) for i in inputs}
             yield drawn(row["Filename"], suite, row["Formula"], ranges, (seed, k), n)
+
+
+def idle(count: int, seed: int, n: int = 500) -> Iterator[Problem]:
+    """Feynman's equations with ``count`` more inputs that have nothing to do with the target."""
+    for k, problem in enumerate(feynman(seed, n)):
+        span = problem.X.min(), problem.X.max()
+        more = [
+            np.random.default_rng((seed, k, 5)).uniform(*span, (len(X), count)) for X in (problem.X, problem.outside)
+        ]
+        X, outside = np.concatenate([problem.X, more[0]], 1), np.concatenate([problem.outside, more[1]], 1)
+        yield replace(problem, suite=f"feynman, {count} idle inputs", X=X, outside=outside)
+
+
+def few(seed: int, n: int = 50) -> Iterator[Problem]:
+    """Feynman's equations with 50 rows."""
+    return (replace(problem, suite=f"feynman, {n} rows") for problem in feynman(seed, n))
+
+
+FORMS = (
+    "a + b*x0", "a*x0 + b*x1", "a + b*x0*x1", "a*x0 + b*x0**2", "a*x0**b", "a*exp(-b*x0)", "a*exp(-b/x0)",
+    "a + b*log(x0)", "a*sin(b*x0)", "a*x0/(b + x0)", "a*x0*x1/(b + x1)", "sqrt(a + b*x0**2)",
+)  # fmt: skip
+
+
+def constants(seed: int, n: int = 300) -> Iterator[Problem]:
+    """Forms of everyday laws whose two constants are drawn, log-uniformly from 0.3 to 3: no simple numbers."""
+    for k, form in enumerate(FORMS):
+        a, b = np.exp(np.random.default_rng((seed, k, 6)).uniform(np.log(0.3), np.log(3), 2))
+        text = form.replace("a", f"({a})", 1).replace("b", f"({b})", 1)
+        yield drawn(form, "drawn constants", text, {"x0": (1, 5), "x1": (1, 5)}, (seed, k), n)
 
 
 CLASSIC = (
@@ -201,6 +232,10 @@ def _written(formulas: dict[str, tuple[str, formula_laws.Ranges]], suite: str, s
 SUITES: dict[str, Callable[[int], Iterator[Problem]]] = {
     "feynman": feynman,
     "bonus": bonus,
+    "idle5": partial(idle, 5),
+    "idle20": partial(idle, 20),
+    "few": few,
+    "constants": constants,
     "strogatz": strogatz,
     "odebench": odebench,
     "livermore2": livermore2,

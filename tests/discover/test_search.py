@@ -114,11 +114,11 @@ def test_interruption_gives_the_best_so_far(monkeypatch):
     X, y, names = data(*LAWS["distance"])
     offer, count = Pool.offer, [0]
 
-    def interrupted(self, tree, source):
+    def interrupted(self, *arguments):
         count[0] += 1
         if count[0] > 2:
             raise KeyboardInterrupt
-        offer(self, tree, source)
+        offer(self, *arguments)
 
     monkeypatch.setattr(Pool, "offer", interrupted)
     found = search(X, y, names=names)

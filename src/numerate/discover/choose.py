@@ -1,6 +1,7 @@
 """From candidates to formulas: constants rounded, exactness decided on rows kept apart, error against size."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import sympy as sp
@@ -12,6 +13,17 @@ from numerate.discover.refit import Fit, refit, relative_error
 from numerate.discover.rounding import drop_idle, exact, round_constants
 
 LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a law
+
+
+def readable(expression: sp.Expr) -> sp.Expr:
+    """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b).
+
+    One with free constants stays as it is: it shows the numbers whose standard errors are known.
+    """
+    joined = cast(sp.Expr, sp.together(expression))
+    if expression.has(sp.Float) or not sp.denom(joined).free_symbols:
+        return expression
+    return min((joined, expression), key=lambda each: sp.count_ops(each))
 
 
 class Chooser:
@@ -41,7 +53,7 @@ class Chooser:
         if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not
             marks = {}
             expression = ex.to_sympy(fit.tree, self.symbols)
-        return self._described(fit, marks, expression)
+        return self._described(fit, marks, readable(expression))
 
     def _described(self, fit: Fit, marks: dict[int, sp.Expr], expression: sp.Expr) -> Formula:
         error = relative_error(fit.tree, self.X, self.y, self.weights)

@@ -22,6 +22,7 @@ MINUS = ex.fixed(-1.0)
 SURE = 1e-10  # unexplained fraction of what the base leaves
 LIKELY = 2e-3  # the same in single precision
 NEAR = 0.75  # on a grid
+MOST_TERMS = 100  # with many inputs, the smallest
 BLOCK = 2000
 ARGUMENTS = 9000
 TIMES_LINES = 2400  # arguments whose functions are multiplied by polynomials of degree one
@@ -56,6 +57,7 @@ FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], list[np.ndarray]], Make]] = {
     "exp minus": (lambda v: [np.exp(-v)], lambda a: (("exp", ex.mul(MINUS, a)),)),
     "sqrt": (lambda v: [np.sqrt(v)], lambda a: (("sqrt", a),)),
     "log": (lambda v: [np.log(v)], lambda a: (("log", a),)),
+    "log abs": (lambda v: [np.log(np.abs(v))], lambda a: (("log", ("abs", a)),)),
     "inverse": (lambda v: [1 / v], lambda a: (ex.power(a, -1),)),
     "inverse root": (lambda v: [1 / np.sqrt(v)], lambda a: (ex.power(a, Fraction(-1, 2)),)),
     "fourth root": (lambda v: [np.sqrt(np.sqrt(v))], lambda a: (_root4(a),)),
@@ -79,26 +81,29 @@ def terms(P: np.ndarray) -> list[ex.Tree]:
     return out + [("exp", V[i]) for i in range(k) if np.abs(P[:, i]).max() < 20]
 
 
-def sums(P: np.ndarray, most: int) -> Iterator[Arguments]:
+def sums(P: np.ndarray, most: int, size: int = BLOCK) -> Iterator[Arguments]:
     """One, two or three terms with signs."""
     T = terms(P)
     with np.errstate(all="ignore"):
         A = np.stack([ex.column(t, P) for t in T], 1)
     ids = [i for i in range(len(T)) if np.isfinite(A[:, i]).all()]
     price = {i: ex.size(T[i]) for i in ids}
-    chosen = [c for size in (1, 2, 3) for c in combinations(ids, size)]
+    ids = sorted(ids, key=lambda i: price[i])[:MOST_TERMS] if len(ids) > MOST_TERMS else ids
+    chosen = [c for n in (1, 2, 3) for c in combinations(ids, n)]
     chosen = sorted(chosen, key=lambda c: sum(price[i] + 1 for i in c))[:most]
     signed = [(c, (1, *s)) for c in chosen for s in product((1, -1), repeat=len(c) - 1)][:most]
-    for start in range(0, len(signed), BLOCK):
-        block = signed[start : start + BLOCK]
+    for start in range(0, len(signed), size):
+        block = signed[start : start + size]
         S = np.zeros((len(T), len(block)))
         for j, (c, signs) in enumerate(block):
             S[list(c), j] = signs
-        yield Arguments(A[:, ids] @ S[ids], lambda j, block=block: _sum(T, *block[j]), factors=start == 0)
+        values = A[:, ids] @ S[ids]
+        values, turned = np.where(values.max(0) < 0, -values, values), values.max(0) < 0
+        yield Arguments(values, lambda j, b=block, t=turned: _sum(T, *b[j], bool(t[j])), factors=start == 0)
 
 
-def _sum(T: Sequence[ex.Tree], chosen: Sequence[int], signs: Sequence[int]) -> ex.Tree:
-    return ex.add(*[T[i] if s > 0 else ex.mul(MINUS, T[i]) for i, s in zip(chosen, signs)])
+def _sum(T: Sequence[ex.Tree], chosen: Sequence[int], signs: Sequence[int], turned: bool) -> ex.Tree:
+    return ex.add(*[T[i] if (s > 0) != turned else ex.mul(MINUS, T[i]) for i, s in zip(chosen, signs)])
 
 
 def scaled(P: np.ndarray, most: int) -> Iterator[Arguments]:
@@ -162,13 +167,18 @@ class Problem:
         """None where the rows are too few for the base, or all targets lie in it."""
         n = min(rows, len(view.t))
         base = wide.rich(view.P[:rows], int(0.4 * n), allowed)
-        if base is None or n < 60:
-            return None
-        targets = wide.Targets.of(view, recipes(view), rows)
+        return None if base is None or n < 60 else cls.beside(view, base, recipes(view), rows, TARGETS)
+
+    @classmethod
+    def beside(
+        cls, view: View, base: wide.Design, made: Sequence[wide.Recipe], rows: int, most: int
+    ) -> "Problem | None":
+        """At most so many targets that do not lie in the base; None if all do."""
+        targets = wide.Targets.of(view, made, rows)
         Q = np.linalg.qr(base.A / np.linalg.norm(base.A, axis=0))[0]
         T = targets.T - Q @ (Q.T @ targets.T)
         norms = np.linalg.norm(T, axis=0)
-        kept = np.where(norms > 1e-6 * np.linalg.norm(targets.T, axis=0))[0][:TARGETS]
+        kept = np.where(norms > 1e-6 * np.linalg.norm(targets.T, axis=0))[0][:most]
         found = cls(view, base, Q, T[:, kept] / norms[kept], [targets.recipes[i] for i in kept])
         return found if len(kept) else None
 
@@ -204,7 +214,7 @@ def inner_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: i
     """Formulas with one function of a sum of terms, or of such a sum and a constant; exact to the last digits."""
     problem = Problem.of(view, allowed, rows)
     if problem is not None:
-        for arguments, name in product((*sums(view.P[:rows], ARGUMENTS), *shifted(view.P[:rows])), _names(allowed)):
+        for arguments, name in product((*sums(view.P[:rows], ARGUMENTS), *shifted(view.P[:rows])), names(allowed)):
             yield from _searched(problem, arguments, name, clock, rows)
 
 
@@ -213,13 +223,13 @@ def dearer_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: 
     problem = Problem.of(view, allowed, rows)
     if problem is None:
         return
-    for arguments, name in product(sums(view.P[:rows], TIMES_LINES), _names(allowed)):
+    for arguments, name in product(sums(view.P[:rows], TIMES_LINES), names(allowed)):
         yield from _times_lines(problem, arguments, name, clock, rows)
-    for arguments in scaled(view.P[:rows], ARGUMENTS) if WAVES in _names(allowed) else ():
+    for arguments in scaled(view.P[:rows], ARGUMENTS) if WAVES in names(allowed) else ():
         yield from _searched(problem, arguments, WAVES, clock, rows)
 
 
-def _names(allowed: frozenset[str] | None) -> list[str]:
+def names(allowed: frozenset[str] | None) -> list[str]:
     return [name for name in FUNCTIONS if allowed is None or _needs(name) <= allowed]
 
 
@@ -229,7 +239,7 @@ def _needs(name: str) -> set[str]:
 
 def _searched(problem: Problem, u: Arguments, name: str, clock: Clock, rows: int) -> Iterator[ex.Tree]:
     for factor in (ex.ONE, *problem.view.variables) if u.factors else (ex.ONE,):
-        yield from _hits(problem, u, name, factor, clock, rows)
+        yield from hits(problem, u, name, factor, clock, rows)
 
 
 def _times_lines(problem: Problem, u: Arguments, name: str, clock: Clock, rows: int) -> Iterator[ex.Tree]:
@@ -273,7 +283,7 @@ def _formula(problem: Problem, features: Sequence[ex.Tree], target: int, rows: i
         yield formula
 
 
-def _hits(problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clock, rows: int) -> Iterator[ex.Tree]:
+def hits(problem: Problem, u: Arguments, name: str, factor: ex.Tree, clock: Clock, rows: int) -> Iterator[ex.Tree]:
     """Arguments of one block that explain a target under one function, times a factor."""
     evaluate, make = FUNCTIONS[name]
     ids = _domain(u.values, name)
@@ -302,6 +312,8 @@ def _domain(v: np.ndarray, name: str) -> np.ndarray:
         ok = most < 40
     elif name == "tanh":
         ok = most < 1e3
+    elif name == "log abs":
+        ok = (low < 0) & (high > 0) & (np.abs(v).min(0) > 1e-12 * most)
     elif name == "inverse":
         ok = (np.abs(v).min(0) > 1e-9 * most) & ((low > 0) | (high < 0) | (most < 1e6))
     else:

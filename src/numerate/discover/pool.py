@@ -84,18 +84,23 @@ class Pool:
     def _candidate(self, fit: Fit, source: str) -> Candidate:
         return Candidate(self.score(fit), fit.error, fit.tree, fit.standard_errors, source)
 
-    def offer(self, tree: ex.Tree, source: str) -> None:
-        """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain."""
+    def offer(self, tree: ex.Tree, source: str, keep: bool = False) -> None:
+        """Refit on some rows, then on all; raise :class:`Solved` when nothing is left to explain.
+
+        A formula far worse than the best so far is left out, unless it is to be kept for its small size.
+        """
         self.clock.check()
         key = ex.shape(tree)
         if key in self._seen or (self.allowed is not None and not ex.functions(tree) <= self.allowed):
             return
         self._seen.add(key)
+        if len(ex.constants(tree)) > max(3, len(self.y) // 3):  # they would fit anything
+            return
         some = slice(0, 300)
         self.clock.spend(refit_work(len(self.y[some]), ex.size(tree)))
         weights = None if self.weights is None else self.weights[some]
         fit = refit(tree, self.X[some], self.y[some], weights, steps=60)
-        if fit.error > (3 if self.noise is None else 1.1) * max(self._least, self.floor) + 1e-9:
+        if not keep and fit.error > (3 if self.noise is None else 1.1) * max(self._least, self.floor) + 1e-9:
             return
         self._least = min(self._least, fit.error)
         if len(self.y) > 300:
@@ -153,6 +158,13 @@ class Pool:
     def solved(self) -> bool:
         """Whether the best formula fits to the last digits."""
         return bool(self.found) and self.best.error < SOLVED
+
+    @property
+    def settled(self) -> bool:
+        """Whether the best formula leaves nothing but rounding or noise."""
+        if self.noise is None or not ex.inputs(self.best.tree):
+            return self.solved
+        return self.best.error < 1.1 * self.noise
 
     def _is_simple(self, candidate: Candidate, width: float) -> bool:
         """Few constants that are not simple numbers: an approximant has many."""

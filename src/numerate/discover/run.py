@@ -7,6 +7,7 @@ import numpy as np
 import sympy
 
 from numerate.discover import export
+from numerate.discover import expressions as ex
 from numerate.discover.checks import check_rows, varying
 from numerate.discover.choose import Chooser
 from numerate.discover.export import replaced
@@ -21,6 +22,7 @@ FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", 
 """Functions a formula may contain."""
 
 
+FREE_EXPONENT = 5.0  # nats
 FEW_ROWS = 50
 """Up to so many rows the description length chooses from the front."""
 
@@ -143,11 +145,21 @@ def chosen_for_few(found: Found, rows: int) -> Found:
 
 
 def description_length(formula: Formula, rows: int) -> float:
-    """Natural units of information: misfit of the rows, digits of the constants, size of the formula."""
+    """Natural units of information: misfit of the rows, digits of the constants, size of the formula.
+
+    A free exponent costs more than another constant: exponents of laws are simple fractions, as a rule.
+    """
     if len(formula.constants) >= rows - 1:
         return np.inf
     digits = [np.log1p(abs(value) / error) if error > 0 else 36.0 for value, error in formula.constants.values()]
-    return rows * np.log(formula.relative_error + 1e-16) + sum(digits) + 1.5 * formula.size
+    structure = 1.5 * formula.size + FREE_EXPONENT * free_exponents(formula.tree)
+    return rows * np.log(formula.relative_error + 1e-16) + sum(digits) + structure
+
+
+def free_exponents(tree: ex.Tree) -> int:
+    """How many exponents of the formula are fitted numbers."""
+    own = tree[0] == "power" and tree[2][0] == "c"
+    return own + sum(free_exponents(part) for part in tree[1:] if isinstance(part, tuple))
 
 
 def values(formula: Formula, X: np.ndarray, names: Sequence[str]) -> np.ndarray:

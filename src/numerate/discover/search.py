@@ -1,6 +1,7 @@
 """The formula behind the data."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def search(
         seed: the same seed gives the same formula, unless the time ends the search.
         progress: called with the best formula and the seconds used when the best improves.
     """
-    clock = Clock(0.92 * seconds)  # the rest is for rounding and the front
+    clock = Clock(0.9 * seconds)  # the rest is for approximations, rounding and the front
     X, y = np.asarray(X, float), np.asarray(y, float)
     order = np.random.default_rng((seed, 0)).permutation(len(y))
     X, y, w = X[order], y[order], None if weights is None else np.asarray(weights, float)[order]
@@ -56,9 +57,12 @@ def search(
         view, solver.groups = plan.apply(view), plan.rows
     with np.errstate(all="ignore"):
         try:
-            solver.start(view)
-        except (Solved, OutOfTime, OutOfSlice):
-            pass
+            with suppress(Solved, OutOfTime, OutOfSlice):
+                solver.start(view)
+            if not pool.settled:  # no law, and perhaps no time left: what can be said about the table all the same
+                pool.clock = solver.clock = Clock(0.04 * seconds)
+                with suppress(Solved, OutOfTime, OutOfSlice):
+                    solver.approximate(view)
         except KeyboardInterrupt:
             if not pool.found:
                 raise

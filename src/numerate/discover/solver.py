@@ -1,6 +1,6 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -13,6 +13,7 @@ from numerate.discover import rational, spans
 from numerate.discover.clock import Clock, linear_work, refit_work
 from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
+from numerate.discover.domains import domain_fits
 from numerate.discover.empirical import empirical_fits
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
@@ -22,18 +23,23 @@ from numerate.discover.implicit import implicit_quadratics
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.merges import merged
+from numerate.discover.mixed import mixed_fits
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
 from numerate.discover.powers import power_fits
 from numerate.discover.products import product_fits
+from numerate.discover.relevant import relevant_inputs
 from numerate.discover.scans import scan_fits
 from numerate.discover.separate import Separation, pure_powers, separate, simplified
+from numerate.discover.solved_for import solved_fits
 from numerate.discover.sparse import emit
+from numerate.discover.stepwise import approximations, exact_sums
 from numerate.discover.view import View, root
 from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
+MANY = 6  # inputs from which on some may have nothing to do with the target
 NEARLY = 1e-5  # noise below this, relative to the target: a component that is known nearly as well as the target
 
 T = TypeVar("T")
@@ -45,6 +51,14 @@ def _attempt(part: Callable[..., T], *arguments: Any) -> T | None:
         return part(*arguments)
     except np.linalg.LinAlgError:
         return None
+
+
+def _by_input(row: list[Fraction], parts: Sequence[ex.Tree], count: int) -> list[Fraction]:
+    """Exponents of a view's inputs as exponents of the data's; the view's are some of these."""
+    out = [Fraction(0)] * count
+    for part, exponent in zip(parts, row):
+        out[part[1]] = exponent
+    return out
 
 
 class Solver:
@@ -60,12 +74,13 @@ class Solver:
     def __init__(self, pool: Pool, clock: Clock, seed: int, depth: int = 0) -> None:
         self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
         self.groups: list[list[Fraction]] = []
-        self._many = False  # whether the parts that try very many exact forms have been at work
+        self.approximated = False  # whether approximations have been offered
+        self._done: set[str] = set()  # parts that try very many exact forms on the data themselves, once each
 
-    def offer(self, trees: Iterable[ex.Tree], source: str) -> None:
+    def offer(self, trees: Iterable[ex.Tree], source: str, keep: bool = False) -> None:
         try:
             for tree in trees:
-                self.pool.offer(tree, source)
+                self.pool.offer(tree, source, keep)
         except np.linalg.LinAlgError:  # a factorisation that does not converge: the part has nothing to offer
             pass
         self.pool.check_noise()
@@ -80,21 +95,39 @@ class Solver:
         if view.k == 0:
             return
         self.linear(view)
-        clean, view = view, self.with_noise(view, _attempt(noise_level, view))
+        few = view = self.with_noise(view, _attempt(noise_level, view))
         try:
+            few = self.relevant(view)
             share = 0.95 if self.pool.gaussian else 0.7 if view.noise else 0.5
             with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
             if not view.noise and not self.pool.explained:
-                self.last(view)
-                for part in (self.again, self.exactly) if view.positive.all() else (self.exactly, self.again):
+                self.last(few)
+                for part in (self.again, self.exactly) if few.positive.all() else (self.exactly, self.again):
                     if not (self.pool.explained or (self.pool.gaussian and part == self.exactly)):
-                        part(view)
+                        part(few)
         except Solved:
             if self.pool.solved:
                 raise
+        clean = replace(few, noise=0.0)
         if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
+        if not self.pool.explained:
+            self.rest(clean)
+
+    def relevant(self, view: View) -> View:
+        """Sums of few features first; where some inputs have nothing to do with the target, the search without them.
+
+        Returns the view of the inputs that have.
+        """
+        mine = _attempt(relevant_inputs, view) if view.k >= MANY else None
+        few = view if mine is None else view.of([ex.var(i) for i in mine])
+        if not view.noise:
+            self.offer(exact_sums(few, self.clock, self.pool.allowed), "sum of features")
+        if few.k < view.k:
+            with self.clock.share(0.5 * self.clock.seconds):
+                self.solve(few, "")
+        return few
 
     def again(self, view: View) -> None:
         """Noise that the polynomials did not show."""
@@ -109,29 +142,48 @@ class Solver:
         noisy = self.pool.noise is not None
         with self.clock.share((0.3 if noisy else 0.6) * self.clock.seconds):
             if noisy:
-                self.plain(view, "")
+                self.once("sum", lambda: self.plain(view, ""))
             self.inner(view)
             self.many(view)
             self.dearer(view)
-            self.terms(view)
+            self.once("term off", lambda: self.terms(view))
         self.pool.exact_only = False
 
+    def rest(self, view: View) -> None:
+        """Until the time is used: what the shares have cut off."""
+        self.pool.exact_only = True
+        self.many(view)
+        self.inner(view)
+        self.fits("mixed base", mixed_fits, view, self.clock, self.pool.allowed)
+        self.dearer(view)
+        self.once("term off", lambda: self.terms(view))
+        self.pool.exact_only = False
+
+    def once(self, name: str, part: Callable[[], None]) -> None:
+        """A part that has come to its end is not run again; one that its share has cut off is."""
+        if name not in self._done:
+            part()
+            self._done.add(name)
+
+    def fits(self, name: str, part: Callable[..., Iterator[ex.Tree]], *arguments: Any, **options: Any) -> None:
+        self.once(name, lambda: self.offer(part(*arguments, **options), name))
+
     def many(self, view: View) -> None:
-        """Large spans, high degrees, a large dictionary: once, for a target without noise."""
-        if self._many:
-            return
-        self._many = True
-        self.offer(power_fits(view, self.clock), "term and powers")
-        self.offer(wide_fits(view, self.clock, self.pool.allowed), "wide span")
-        self.offer(rational.rationals(view, self.clock, wide=True), "wide quotient")
-        self.offer(rational.roots_of_quadratics(view, self.clock, wide=True), "wide root")
-        self.offer(large_fits(view, self.clock, self.pool.allowed), "large dictionary")
+        """Large spans, high degrees, a large dictionary, for a target without noise."""
+        clock, allowed = self.clock, self.pool.allowed
+        self.fits("domain", domain_fits, view, clock, allowed)
+        self.fits("term and powers", power_fits, view, clock)
+        self.fits("solved for the target", solved_fits, view, clock, allowed)
+        self.fits("wide span", wide_fits, view, clock, allowed)
+        self.fits("wide quotient", rational.rationals, view, clock, wide=True)
+        self.fits("wide root", rational.roots_of_quadratics, view, clock, wide=True)
+        self.fits("large dictionary", large_fits, view, clock, allowed)
 
     def inner(self, view: View) -> None:
-        self.offer(inner_fits(view, self.clock, self.pool.allowed), "function of a sum")
+        self.fits("function of a sum", inner_fits, view, self.clock, self.pool.allowed)
 
     def dearer(self, view: View) -> None:
-        self.offer(dearer_fits(view, self.clock, self.pool.allowed), "function of a sum with constants")
+        self.fits("function of a sum with constants", dearer_fits, view, self.clock, self.pool.allowed)
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
@@ -301,7 +353,7 @@ class Solver:
         for plan in (p for p in plans[:4] if not p.trivial):
             inner = plan.apply(view)
             if self.depth == 0 and not source and not self.groups:
-                self.groups = plan.rows
+                self.groups = [_by_input(row, view.parts, self.pool.X.shape[1]) for row in plan.rows]
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 
     def front(self, view: View, plan: Groups | None, source: str) -> None:
@@ -407,8 +459,12 @@ class Solver:
 
     def last(self, view: View) -> None:
         """What is left when nothing has solved the problem: approximations of the data themselves."""
+        self.approximate(view)
         rough = replace(view, noise=0.5 * view.scale)
-        rows = 500
-        designs = spans.plain_designs(rough, rows)
-        self.offer(spans.span_fits(rough, designs, ("id", "log", "inv", "sq"), self.clock, rows), "approximation")
         self.offer(rational.rationals(rough, self.clock), "approximation")
+
+    def approximate(self, view: View) -> None:
+        """Sums of few features, all lengths."""
+        if not self.approximated:
+            self.approximated = True
+            self.offer(approximations(view, self.clock, self.pool.allowed), "approximation", keep=True)

@@ -72,11 +72,20 @@ def eliminate(A: np.ndarray, z: np.ndarray) -> list[int] | None:
     return keep if len(keep) <= MOST_NOISY else None
 
 
+def even(A: np.ndarray) -> np.ndarray:
+    """Weights under which all rows are equally large: a row near a pole would hide what the others tell apart."""
+    w = 1 / np.linalg.norm(A / (np.linalg.norm(A, axis=0) + 1e-300), axis=1)
+    return w / w.max()
+
+
 def emit(view: View, A: np.ndarray, trees: Sequence[ex.Tree], rows: int) -> ex.Tree | None:
     """The pruned sum of the columns as a formula for y."""
     v = view.head(rows)
     w = np.minimum(v.w, np.quantile(v.w, 0.98))
     keep = prune(A, v.t, w / w.mean())
+    if keep is None and not view.noise:
+        w = even(A)
+        keep = prune(A, v.t, w)
     if keep is None:
         return None
     W = A[:, keep] * w[:, None]

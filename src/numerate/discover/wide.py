@@ -103,7 +103,7 @@ def signed_laurent(P: np.ndarray, most: int) -> Design | None:
         exps = sparse.laurent_exponents(k, cost, (-3, -2, -1, 1, 2, 3) if k <= 2 else (-2, -1, 1, 2))
         if len(exps) < most:
             V = [ex.var(i) for i in range(k)]
-            return _design("laurent", P, [ex.ONE] + [ex.monomial(V, e) for e in exps])
+            return make_design("laurent", P, [ex.ONE] + [ex.monomial(V, e) for e in exps])
     return None
 
 
@@ -122,7 +122,7 @@ def laurent_with(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> It
         small = (1 + len(functions)) * len(plain) < most
         if small and (allowed is None or set().union(*map(ex.functions, functions)) <= allowed):
             products = [f if ex.is_one(t) else ex.mul(t, f) for f in functions for t in plain]
-            yield _design("laurent with functions", P, plain + products)
+            yield make_design("laurent with functions", P, plain + products)
 
 
 def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | None:
@@ -137,10 +137,10 @@ def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | N
     extra += [(name, x) for x in V for name in ("sin", "cos", "exp")]
     extra = [t for t in extra if allowed is None or ex.functions(t) <= allowed]
     degree = poly.best_degree(k, most - len(extra), {1: 6, 2: 4}.get(k, 3))
-    return _design("rich", P, [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, degree)] + extra, most)
+    return make_design("rich", P, [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, degree)] + extra, most)
 
 
-def _design(name: str, P: np.ndarray, trees: list[ex.Tree], most: int | None = None) -> Design | None:
+def make_design(name: str, P: np.ndarray, trees: list[ex.Tree], most: int | None = None) -> Design | None:
     with np.errstate(all="ignore"):
         A = np.stack([ex.column(t, P) for t in trees], 1)
     good = np.isfinite(A).all(0) & (np.abs(A).max(0) < 1e15)
