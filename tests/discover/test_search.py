@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import sympy as sp
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from numerate.discover import Dimensions, search
 from numerate.discover.pool import Pool
@@ -124,6 +125,21 @@ def test_interruption_gives_the_best_so_far(monkeypatch):
     found = search(X, y, names=names)
     assert found.best.relative_error < 1.1
     assert not found.exact
+
+
+def test_the_search_works_on_one_thread_and_leaves_the_threads_of_others_alone():
+    """Threads that wait for each other would use up the CPU time."""
+    X, y, names = data(*LAWS["decay"])
+    inside = []
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        search(X, y, names=names, progress=lambda *_: inside.append(max(threads())))
+        assert threads() == before
+    assert set(inside) == {1}
 
 
 def test_progress_reports_improvement():

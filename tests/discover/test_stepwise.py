@@ -112,3 +112,9 @@ def test_approximations_do_not_lean_on_single_rows():
 )
 def test_a_formula_is_shown_over_one_denominator_where_that_is_shorter(text, shown):
     assert readable(sp.sympify(text)) == sp.sympify(shown)
+
+
+def test_roots_of_squares_are_resolved_for_positive_inputs():
+    text = "1/sqrt(1/(a**2*b**2) - 1/(a**2*c**2))"
+    assert readable(sp.sympify(text), positive=True) == sp.sympify("a*b*c/sqrt(c**2 - b**2)")
+    assert readable(sp.sympify("sqrt(a**2)/b")) == sp.sympify("sqrt(a**2)/b")

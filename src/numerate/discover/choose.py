@@ -15,14 +15,19 @@ from numerate.discover.rounding import drop_idle, exact, round_constants
 LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a law
 
 
-def readable(expression: sp.Expr) -> sp.Expr:
+def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
     """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b).
 
-    One with free constants stays as it is: it shows the numbers whose standard errors are known.
+    One with free constants stays as it is: it shows the numbers whose standard errors are known. With ``positive``
+    inputs, roots of squares are resolved.
     """
-    joined = cast(sp.Expr, sp.together(expression))
-    if expression.has(sp.Float) or not sp.denom(joined).free_symbols:
+    if expression.has(sp.Float):
         return expression
+    above = {symbol: sp.Symbol(str(symbol), positive=True) for symbol in expression.free_symbols} if positive else {}
+    joined = cast(sp.Expr, sp.together(expression.xreplace(above)))
+    if not sp.denom(joined).free_symbols:
+        return expression
+    joined = joined.xreplace({symbol: plain for plain, symbol in above.items()})
     return min((joined, expression), key=lambda each: sp.count_ops(each))
 
 
@@ -53,7 +58,7 @@ class Chooser:
         if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not
             marks = {}
             expression = ex.to_sympy(fit.tree, self.symbols)
-        return self._described(fit, marks, readable(expression))
+        return self._described(fit, marks, readable(expression, positive=bool((X > 0).all())))
 
     def _described(self, fit: Fit, marks: dict[int, sp.Expr], expression: sp.Expr) -> Formula:
         error = relative_error(fit.tree, self.X, self.y, self.weights)

@@ -19,16 +19,16 @@ class OutOfSlice(Exception):
 
 
 class Clock:
-    """Counts CPU seconds of this process from its making, and work as it is told."""
+    """Counts CPU seconds of this thread from its making, and work as it is told."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.start, self.work = seconds, time.process_time(), 0.0
+        self.seconds, self.start, self.work = seconds, time.thread_time(), 0.0
         self.cut = False  # whether time ended the search
         self._until = [float("inf")]
 
     @property
     def elapsed(self) -> float:
-        return time.process_time() - self.start
+        return time.thread_time() - self.start
 
     @property
     def left(self) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from numerate.discover.choose import Chooser
 from numerate.discover.clock import Clock, OutOfSlice, OutOfTime
@@ -31,7 +32,7 @@ def search(
     Args:
         X: (n, d) inputs. y: (n,) target. names: of the inputs.
         weights: (n,) weight of each row in the squared error.
-        seconds: of CPU time; the best so far is given back when they are used, and on KeyboardInterrupt.
+        seconds: of CPU time of this thread, the only one at work; the best so far is given back when they are used, and on KeyboardInterrupt.
         functions: allowed functions (sqrt exp log sin cos tan asin acos atan sinh cosh tanh abs); None for all.
         dimensions: physical dimensions of inputs and target.
         seed: the same seed gives the same formula, unless the time ends the search.
@@ -55,7 +56,7 @@ def search(
     if dimensions is not None:
         plan = groups_from(dimensions)
         view, solver.groups = plan.apply(view), plan.rows
-    with np.errstate(all="ignore"):
+    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):  # small problems: threads only wait
         try:
             with suppress(Solved, OutOfTime, OutOfSlice):
                 solver.start(view)
