@@ -1,5 +1,6 @@
 """Settings for all tests: one thread each, and the same random numbers in every run."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores; read when torch is imported
@@ -9,6 +10,14 @@ import pytest
 
 hypothesis.settings.register_profile("same", derandomize=True, database=None)
 hypothesis.settings.load_profile("same")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """After each file: later collections pass over what is still in use, which grows to seconds for each of them."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
