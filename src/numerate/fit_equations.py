@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from numerate.discover import Formula, export
-from numerate.discover.equations import Equations, Trajectory, equations
+from numerate.discover.equations import Equations, equations
 from numerate.discover.table import check_known, numbers, read_frame
+from numerate.discover.trajectories import Trajectory
 from numerate.fit import LANGUAGES, candidates
 from numerate.report.formula import FormulaPage, Law, Picture, trajectories_figure, write_formula_page
 from numerate.report.text import number, percent

@@ -10,8 +10,10 @@ import sympy
 from scipy.integrate import solve_ivp
 
 from numerate.discover import equations
-from numerate.discover.equations import Trajectory, _Slopes, integrate, noise_level, smoothed
+from numerate.discover.equations import integrate
 from numerate.discover.parse import parse_formula
+from numerate.discover.slopes import Slopes
+from numerate.discover.trajectories import Trajectory, noise_level, smoothed
 
 FOLDER = Path(os.environ.get("NUMERATE_DATA", "")) / "odebench"
 
@@ -108,7 +110,7 @@ def test_a_quotient_from_slopes_that_are_known_well():
     a, b = sympy.symbols("a b")
     flux = 1.3 * a / (a + 0.4)
     for i, truth in enumerate((0.2 - flux, flux - 0.5 * b)):
-        formula = _Slopes(states, slopes[:, i], np.ones(len(states)), 1e-7, ("a", "b")).quotient()
+        formula = Slopes(states, slopes[:, i], np.ones(len(states)), 1e-7, ("a", "b")).quotient()
         assert abs(float((formula - truth).subs({a: 1.7, b: 0.6}))) < 1e-6
 
 

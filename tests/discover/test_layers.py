@@ -88,6 +88,7 @@ def test_the_rows_bound_the_ratio_under_a_root():
     u, v = box(d=2).T
     u, v = u[u + 1.5 * v > 0], v[u + 1.5 * v > 0]
     c = mixed.within(u, v)
-    assert len(c) > 2 and (u[:, None] + c * v[:, None] > 0).all()
+    assert len(c) > 2
+    assert (u[:, None] + c * v[:, None] > 0).all()
     assert min(c) < 1.5 < max(c)
     assert not len(mixed.within(-np.abs(u) - 1, np.zeros_like(u)))

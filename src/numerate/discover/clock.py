@@ -59,6 +59,16 @@ class Clock:
         finally:
             self._until.pop()
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is begun inside comes to its end unless time ends the search; the share is looked at afterwards."""
+        self._until.append(float("inf"))
+        try:
+            yield
+        finally:
+            self._until.pop()
+        self.check()
+
 
 def linear_work(rows: int, columns: int) -> float:
     """Of one orthogonal factorisation or least-squares fit."""

@@ -11,8 +11,8 @@ from itertools import combinations, permutations, product
 import numpy as np
 
 from numerate.discover import expressions as ex
-from numerate.discover import sparse, wide
 from numerate.discover import polynomials as poly
+from numerate.discover import sparse, wide
 from numerate.discover.clock import Clock, linear_work
 from numerate.discover.spans import Design
 from numerate.discover.view import View
@@ -53,11 +53,11 @@ def likely_domains(P: np.ndarray, most: int = QUANTITIES) -> list[ex.Tree]:
     return [tree for _, tree in sorted(found, key=lambda pair: pair[0])[:most]]
 
 
-def designs(P: np.ndarray, u: ex.Tree, allowed: frozenset[str] | None) -> Iterator[Design | None]:
+def designs(P: np.ndarray, u: ex.Tree, allowed: frozenset[str] | None) -> Iterator[Design]:
     """A polynomial, inverses, roots and logarithms of inputs, and a polynomial times a function of u."""
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
-    positive = [x for x, p in zip(V, (P > 0).all(0)) if p]
+    positive = [x for x, p in zip(V, np.asarray((P > 0).all(0))) if p]
     signed = [x for x in V if x not in positive]
     over = [ex.power(x, -1) for x in V]
     trees = [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, {1: 5, 2: 4, 6: 2, 7: 2}.get(k, 3))] + over
@@ -67,7 +67,7 @@ def designs(P: np.ndarray, u: ex.Tree, allowed: frozenset[str] | None) -> Iterat
     more += [("abs", x) for x in signed]
     for f in (("sqrt", u), ex.power(u, Fraction(-1, 2)), ("log", u), ex.power(u, Fraction(1, 4))):
         if allowed is None or ex.functions(f) <= allowed:
-            yield wide.make_design("domain", P, trees + [f if ex.is_one(m) else ex.mul(m, f) for m in more])
+            yield wide.finite_columns("domain", P, trees + [f if ex.is_one(m) else ex.mul(m, f) for m in more])
 
 
 def domain_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = ROWS) -> Iterator[ex.Tree]:
@@ -82,7 +82,7 @@ def domain_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: 
     targets = wide.Targets.of(view, made, rows)
     for u in likely:
         for design in designs(P, u, allowed):
-            if design is None or design.A.shape[1] > 0.5 * n:
+            if design.A.shape[1] > 0.5 * n:
                 continue
             clock.spend(linear_work(n, design.A.shape[1]) + 1e-10 * design.A.size * len(made))
             for exact in targets.inside(design):

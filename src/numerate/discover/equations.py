@@ -1,6 +1,5 @@
 """Differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,38 +8,18 @@ from typing import Any
 import numpy as np
 import sympy
 
-from numerate.discover.checks import check_columns, check_finite, check_names
 from numerate.discover.export import compiled, replaced, with_parameters
 from numerate.discover.formula import Formula, Found
 from numerate.discover.search import search
+from numerate.discover.slopes import Slopes
+from numerate.discover.trajectories import Trajectory, as_trajectories, check_trajectories, smoothed
 
-MINIMUM_POINTS = 20
-DEGREE = 3
-"""Polynomials up to this degree are tried before the search."""
-QUOTIENTS = ((2, 1), (2, 2), (3, 2), (4, 2))
-"""Degrees above and below of the quotients that are tried where the search has found nothing."""
-MOST_TERMS = 12
-"""Of a quotient: one with more may be an approximation."""
-CLEAN = 1e-5
-"""Noise below this part of a state's standard deviation needs no smoothing."""
-REPEATS = 4
-"""Times that made-up noise is smoothed, to see what it does to the slopes."""
-AROUND = 4
-"""Points on both sides over which errors of slopes are averaged."""
 EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
 SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
 MOST_WORK = 300
 """Constants times steps between two points, up to which constants are refined."""
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """States at increasing times; t: (n,), x: (n, d)"""
-
-    t: np.ndarray
-    x: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -113,9 +92,9 @@ def equations(
     Raises:
         ValueError: If times do not increase, a trajectory has fewer than 20 points, or a state is constant.
     """
-    trajectories = _trajectories(t, x)
+    trajectories = as_trajectories(t, x)
     names = tuple(names or (f"x{i}" for i in range(trajectories[0].x.shape[1])))
-    _check(trajectories, names)
+    check_trajectories(trajectories, names)
     smooth = [smoothed(each) for each in trajectories]
     states = np.concatenate([each.states.x[EDGE:-EDGE] for each in smooth])
     slopes = np.concatenate([each.slopes[EDGE:-EDGE] for each in smooth])
@@ -124,7 +103,7 @@ def equations(
     found, start = [], []
     for i, name in enumerate(names):
         weights, level = _weights(errors[:, i], slopes[:, i])
-        known = _Slopes(states, slopes[:, i], weights, 2 * level, tuple(names))
+        known = Slopes(states, slopes[:, i], weights, 2 * level, tuple(names))
         formula, got = known.polynomial(), None
         if formula is None:
             made_up = 1.5 * level / np.sqrt(weights) * np.random.default_rng((seed, i)).standard_normal(len(slopes))
@@ -164,215 +143,6 @@ def simplest_within(found: Found, error: float) -> Found:
     enough = [each for each in found.front if each.error < 1.1 * error]
     best = min(enough, key=lambda each: each.size) if enough else found.best
     return replace(found, best=best, exact=False, noise=error)
-
-
-@dataclass(frozen=True)
-class _Slopes:
-    """Slopes of one state, and how well they are known; states: (n, d), slopes: (n,), weights: (n,)"""
-
-    states: np.ndarray
-    slopes: np.ndarray
-    weights: np.ndarray
-    error: float
-    names: tuple[str, ...]
-
-    def polynomial(self) -> sympy.Expr | None:
-        """The sparsest polynomial of lowest degree that explains the slopes, if there is one (Brunton et al., 2016)."""
-        for degree in range(1, DEGREE + 1):
-            terms = self._monomials(degree)
-            if 3 * len(terms) > len(self.slopes):
-                return None
-            table = self._table(terms)
-            left = self._fit(table)[1]
-            if left < self.error:
-                limit = min(self.error, max(2 * left, 0.15 * self.error))
-                return _sum(self._pruned(terms, table, limit))
-        return None
-
-    def quotient(self) -> sympy.Expr | None:
-        """A quotient of sparse polynomials p / q, from q slope = p, if the slopes are known well enough to tell."""
-        scale = float(np.sqrt(np.average(self.slopes**2, weights=self.weights)))
-        for above, below in QUOTIENTS if self.error < CLEAN * scale else ():
-            (p, P), (q, Q) = self._independent(above), self._independent(below)
-            if 3 * (len(p) + len(q)) > len(self.slopes):
-                return None
-            got = self._sparse_quotient(P, Q)
-            if got is None or sum(map(len, got)) > min(MOST_TERMS, (len(p) + len(q)) // 2):
-                continue
-            over, under = got
-            if self._extrapolates(P[:, list(over)], Q[:, list(under)]):
-                lead = max(under)
-                rest = [(c / under[lead], q[j]) for j, c in under.items() if j != lead]
-                return _sum([(c / under[lead], p[j]) for j, c in over.items()]) / (_sum(rest) + q[lead])
-        return None
-
-    def _independent(self, degree: int) -> tuple[list[sympy.Expr], np.ndarray]:
-        """Monomials and their columns, without those that depend on simpler ones: a conserved quantity ties them."""
-        terms = self._monomials(degree)
-        table = self._table(terms)
-        basis, kept = np.zeros((len(table), 0)), []
-        for j, column in enumerate(table.T):
-            rest = column - basis @ (basis.T @ column)
-            rest = rest - basis @ (basis.T @ rest)
-            if np.linalg.norm(rest) > 1e-7 * np.linalg.norm(column):
-                basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
-                kept.append(j)
-        return [terms[j] for j in kept], table[:, kept]
-
-    def _sparse_quotient(self, P: np.ndarray, Q: np.ndarray) -> tuple[dict[int, float], dict[int, float]] | None:
-        """Coefficients above and below; columns are dropped one by one, the least first, while the slopes agree."""
-        result, p = None, P.shape[1]
-        W = np.hstack([P, -self.slopes[:, None] * Q]) * np.sqrt(self.weights)[:, None]
-        size = np.linalg.norm(W, axis=0) + 1e-300
-        kept = list(range(len(size)))
-        while len(kept) > 1:
-            c = np.zeros(len(size))
-            matters = np.linalg.svd(W[:, kept] / size[kept], full_matrices=False)[2][-1]
-            c[kept] = matters / size[kept]
-            below = Q @ c[p:]
-            if not below.any() or (below > 0).all() == (below < 0).all():
-                break
-            rest = P @ c[:p] / below - self.slopes
-            if np.average(rest**2, weights=self.weights) > self.error**2:
-                break
-            result = {j: float(c[j]) for j in kept if j < p}, {j - p: float(c[j]) for j in kept if j >= p}
-            kept.pop(int(np.argmin(np.abs(matters))))
-        return result
-
-    def _extrapolates(self, P: np.ndarray, Q: np.ndarray) -> bool:
-        """Whether the quotient fitted to the inner states holds for the outer ones: an approximation does not."""
-        distance = np.abs((self.states - np.median(self.states, 0)) / (self.states.std(0) + 1e-300)).max(1)
-        inner = distance <= np.quantile(distance, 0.6)
-        W = np.hstack([P, -self.slopes[:, None] * Q])
-        size = np.linalg.norm(W, axis=0)
-        c = np.linalg.svd(W[inner] / size, full_matrices=False)[2][-1] / size
-        rest = (P @ c[: P.shape[1]]) / (Q @ c[P.shape[1] :]) - self.slopes
-        return bool(np.sqrt(np.mean(rest[~inner] ** 2)) < 10 * self.error)
-
-    def _monomials(self, degree: int) -> list[sympy.Expr]:
-        symbols = [sympy.Symbol(name) for name in self.names]
-        powers = [p for p in itertools.product(range(degree + 1), repeat=len(symbols)) if sum(p) <= degree]
-        return [sympy.Mul(*(s**k for s, k in zip(symbols, power))) for power in sorted(powers, key=sum)]
-
-    def without_idle_terms(self, expression: sympy.Expr, limit: float) -> sympy.Expr:
-        """A sum without the terms that the slopes do not need, the others fitted again."""
-        symbols = [sympy.Symbol(name) for name in self.names]
-        whole = sympy.Add.make_args(sympy.expand(expression))
-        terms = [part.as_independent(*symbols, as_Add=False)[1] for part in whole]
-        table = self._table(terms)
-        if not np.isfinite(table).all():
-            return expression
-        needed = self._pruned(terms, table, limit)
-        return _sum(needed) if 0 < len(needed) < len(terms) else expression
-
-    def _table(self, terms: Sequence[sympy.Expr]) -> np.ndarray:
-        symbols = [sympy.Symbol(name) for name in self.names]
-        with np.errstate(all="ignore"):
-            columns = [np.asarray(compiled(term, symbols)(*self.states.T), float) for term in terms]
-        return np.stack([np.broadcast_to(column, self.slopes.shape) for column in columns], 1)
-
-    def _fit(self, table: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-        """Coefficients, weighted error, and how much each term matters."""
-        root = np.sqrt(self.weights)
-        scaled = table * root[:, None]
-        size = np.linalg.norm(scaled, axis=0) + 1e-300
-        c = np.linalg.lstsq(scaled / size, self.slopes * root, rcond=None)[0]
-        rest = scaled / size @ c - self.slopes * root
-        return c / size, float(np.sqrt(np.sum(rest**2) / np.sum(self.weights))), np.abs(c)
-
-    def _pruned(self, terms: Sequence[sympy.Expr], table: np.ndarray, limit: float) -> list[tuple[float, sympy.Expr]]:
-        """(coefficient, term), the terms dropped one by one, the least first, while the others explain the slopes."""
-        kept, result = list(range(len(terms))), []
-        while kept:
-            c, left, matters = self._fit(table[:, kept])
-            if left > limit:
-                break
-            result = [(float(value), terms[j]) for value, j in zip(c, kept)]
-            kept.pop(int(np.argmin(matters)))
-        return result
-
-
-def _sum(parts: Sequence[tuple[float, sympy.Expr]]) -> sympy.Expr:
-    return sympy.Add(*(sympy.Float(value, 17) * term for value, term in parts))
-
-
-def _trajectories(t: Any, x: Any) -> list[Trajectory]:
-    several = isinstance(t, list | tuple) and len(t) and np.ndim(t[0]) == 1
-    pairs = zip(t, x) if several else [(t, x)]
-    made = [Trajectory(np.asarray(a, float), np.asarray(b, float).reshape(len(a), -1)) for a, b in pairs]
-    return made
-
-
-def _check(trajectories: Sequence[Trajectory], names: Sequence[str]) -> None:
-    check_names(names)
-    for each in trajectories:
-        if len(each.t) < MINIMUM_POINTS:
-            raise ValueError(f"a trajectory needs at least {MINIMUM_POINTS} points, got {len(each.t)}")
-        if each.x.shape != (len(each.t), len(names)):
-            raise ValueError(f"{len(names)} states at {len(each.t)} times are needed, got {each.x.shape}")
-        check_finite(each.t, "time")
-        if not (np.diff(each.t) > 0).all():
-            raise ValueError("times must increase; mark separate trajectories as such (--trajectory COLUMN)")
-        for i, name in enumerate(names):
-            check_finite(each.x[:, i], name)
-    together = np.concatenate([each.x for each in trajectories])
-    for i, name in enumerate(names):
-        check_columns(together, together[:, i], names, name)
-
-
-@dataclass(frozen=True)
-class Smoothed:
-    """A trajectory without its noise, its derivatives (n, d), and how far off these are (n, d)."""
-
-    states: Trajectory
-    slopes: np.ndarray
-    slope_errors: np.ndarray
-
-
-def smoothed(trajectory: Trajectory) -> Smoothed:
-    """A cubic smoothing spline for each state, its strength chosen by generalised cross-validation.
-
-    Where that has nothing to smooth, a spline of seventh degree through the points, which is far more accurate.
-    """
-    each = [_smoothed_state(trajectory.t, x) for x in trajectory.x.T]
-    states, slopes, errors = zip(*each)
-    return Smoothed(Trajectory(trajectory.t, np.stack(states, 1)), np.stack(slopes, 1), np.stack(errors, 1))
-
-
-def _smoothed_state(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Smooth values, slopes and the slopes' errors (n,); the errors by a spline of less degree or by made-up noise."""
-    from scipy.interpolate import make_interp_spline, make_smoothing_spline
-
-    scale = x.std() or 1.0
-    noise = noise_level(t, x / scale)
-    if noise < CLEAN:
-        spline, *others = (make_interp_spline(t, x / scale, k=degree) for degree in (7, 5))
-    else:
-        spline = make_smoothing_spline(t, x / scale)
-        made_up = noise * np.random.default_rng(0).standard_normal((REPEATS, len(t)))
-        others = [make_smoothing_spline(t, spline(t) + each) for each in made_up]
-    slopes = spline.derivative()(t)
-    misses = np.mean([(slopes - other.derivative()(t)) ** 2 for other in others], axis=0)
-    nearby = np.convolve(np.pad(misses, AROUND, mode="edge"), np.full(2 * AROUND + 1, 1 / (2 * AROUND + 1)), "valid")
-    return spline(t) * scale, slopes * scale, np.sqrt(nearby) * scale
-
-
-def noise_level(t: np.ndarray, x: np.ndarray) -> float:
-    """Standard deviation of the noise: how far each point is from the polynomial through some on both sides.
-
-    Three, five or seven on each side, whichever says least: what the polynomial cannot follow becomes less with more of
-    them, noise does not.
-    """
-    return min(_miss(t, x, each) for each in (3, 5, 7) if len(t) > 2 * each + 5)
-
-
-def _miss(t: np.ndarray, x: np.ndarray, sides: int) -> float:
-    misses = []
-    for i in range(sides, len(t) - sides):
-        near = [*range(i - sides, i), *range(i + 1, i + sides + 1)]
-        weights = [np.prod([(t[i] - t[k]) / (t[j] - t[k]) for k in near if k != j]) for j in near]
-        misses.append((x[i] - np.dot(weights, x[near])) / np.sqrt(1 + np.dot(weights, weights)))
-    return float(np.median(np.abs(misses)) / 0.6745)
 
 
 def refined(

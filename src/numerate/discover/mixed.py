@@ -16,8 +16,8 @@ from numerate.discover import inner, sparse, wide
 from numerate.discover import polynomials as poly
 from numerate.discover.clock import Clock, linear_work
 from numerate.discover.inner import Arguments, Problem
-from numerate.discover.sparse import laurent_exponents
 from numerate.discover.spans import Design
+from numerate.discover.sparse import laurent_exponents
 from numerate.discover.view import View
 
 HALF = Fraction(1, 2)
@@ -30,7 +30,7 @@ OF_PRODUCTS = (inner.WAVES, "exp", "exp minus", "tanh")
 
 
 def mixed(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design:
-    """A polynomial, quotients, and functions of each input, these times and over each input: as many as there is room for."""
+    """A polynomial, quotients, functions of each input, these times and over each input; as many as have room."""
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
     over = [ex.power(x, -1) for x in V]
@@ -46,7 +46,7 @@ def mixed(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design:
     for group in groups:
         if len(trees) + len(group) <= most:
             trees += group
-    return wide.make_design("mixed", P, trees)
+    return wide.finite_columns("mixed", P, trees)
 
 
 def _new(e: Sequence[int]) -> bool:
@@ -62,7 +62,7 @@ def _input(f: ex.Tree) -> ex.Tree:
 def functions(P: np.ndarray) -> list[list[ex.Tree]]:
     """Functions of one input, of all inputs at once."""
     V = [ex.var(i) for i in range(P.shape[1])]
-    positive = [x for x, p in zip(V, (P > 0).all(0)) if p]
+    positive = [x for x, p in zip(V, np.asarray((P > 0).all(0))) if p]
     small = [x for x, p in zip(V, np.abs(P).max(0) < 30) if p]
     sets = [[("sqrt", x) for x in positive], [(name, x) for x in V for name in ("sin", "cos")]]
     sets += [[("log", x if x in positive else ("abs", x)) for x in V], [("exp", x) for x in small]]
@@ -102,7 +102,7 @@ def _blocks(P: np.ndarray, trees: Sequence[ex.Tree]) -> Iterator[Arguments]:
         with np.errstate(all="ignore"):
             A = np.stack([ex.column(t, P) for t in block], 1)
         good = np.where(np.isfinite(A).all(0))[0]
-        yield Arguments(A[:, good], lambda j, b=block, g=good: b[g[j]])
+        yield Arguments(A[:, good], lambda j, b=block, g=good: b[int(g[j])])
 
 
 def ratios(P: np.ndarray) -> Iterator[Arguments]:
@@ -110,7 +110,7 @@ def ratios(P: np.ndarray) -> Iterator[Arguments]:
     k = P.shape[1]
     V = [ex.var(i) for i in range(k)]
     terms = V + [ex.power(x, -1) for x in V] + [ex.power(x, 2) for x in V]
-    terms += [("sqrt", x) for x, p in zip(V, (P > 0).all(0)) if p]
+    terms += [("sqrt", x) for x, p in zip(V, np.asarray((P > 0).all(0))) if p]
     terms += [ex.mul(a, b) for a, b in combinations(V, 2)] if k <= 5 else []
     pairs = list(permutations(terms, 2))
     sums = [ex.add(a, *rest) for n in (1, 2) for a, *rest in _signed(V, n + 1)]

@@ -11,7 +11,6 @@ from itertools import combinations, permutations
 import numpy as np
 
 from numerate.discover import expressions as ex
-from numerate.discover import polynomials as poly
 from numerate.discover import rational, sparse, wide
 from numerate.discover.clock import Clock, linear_work
 from numerate.discover.rational import Columns
@@ -28,7 +27,7 @@ MINUS = ex.fixed(-1.0)
 
 def recipes(view: View) -> list[wide.Recipe]:
     """Outer functions of t less up to two inputs, or one product of two, with a factor before or after."""
-    V, k = view.variables, view.k
+    V = view.variables
     lines = [t for x in V for t in (x, ex.mul(MINUS, x))]
     pairs = [t for m in combinations(V, 2) for t in (ex.mul(*m), ex.mul(MINUS, *m))]
     two = [ex.add(a, b) for (i, a), (j, b) in combinations(enumerate(lines), 2) if i // 2 != j // 2]

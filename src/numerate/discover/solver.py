@@ -166,7 +166,9 @@ class Solver:
             self._done.add(name)
 
     def fits(self, name: str, part: Callable[..., Iterator[ex.Tree]], *arguments: Any, **options: Any) -> None:
-        self.once(name, lambda: self.offer(part(*arguments, **options), name))
+        """Offer what a part finds that is not begun twice: a share ends between such parts, not within one."""
+        with self.clock.whole():
+            self.once(name, lambda: self.offer(part(*arguments, **options), name))
 
     def many(self, view: View) -> None:
         """Large spans, high degrees, a large dictionary, for a target without noise."""
@@ -183,7 +185,8 @@ class Solver:
         self.fits("function of a sum", inner_fits, view, self.clock, self.pool.allowed)
 
     def dearer(self, view: View) -> None:
-        self.fits("function of a sum with constants", dearer_fits, view, self.clock, self.pool.allowed)
+        name = "function of a sum with constants"
+        self.once(name, lambda: self.offer(dearer_fits(view, self.clock, self.pool.allowed), name))
 
     def linear(self, view: View) -> None:
         A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)

@@ -103,7 +103,7 @@ def signed_laurent(P: np.ndarray, most: int) -> Design | None:
         exps = sparse.laurent_exponents(k, cost, (-3, -2, -1, 1, 2, 3) if k <= 2 else (-2, -1, 1, 2))
         if len(exps) < most:
             V = [ex.var(i) for i in range(k)]
-            return make_design("laurent", P, [ex.ONE] + [ex.monomial(V, e) for e in exps])
+            return finite_columns("laurent", P, [ex.ONE] + [ex.monomial(V, e) for e in exps])
     return None
 
 
@@ -122,7 +122,7 @@ def laurent_with(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> It
         small = (1 + len(functions)) * len(plain) < most
         if small and (allowed is None or set().union(*map(ex.functions, functions)) <= allowed):
             products = [f if ex.is_one(t) else ex.mul(t, f) for f in functions for t in plain]
-            yield make_design("laurent with functions", P, plain + products)
+            yield finite_columns("laurent with functions", P, plain + products)
 
 
 def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | None:
@@ -140,12 +140,18 @@ def rich(P: np.ndarray, most: int, allowed: frozenset[str] | None) -> Design | N
     return make_design("rich", P, [ex.ONE] + [ex.monomial(V, e) for e in poly.exponents(k, degree)] + extra, most)
 
 
-def make_design(name: str, P: np.ndarray, trees: list[ex.Tree], most: int | None = None) -> Design | None:
+def make_design(name: str, P: np.ndarray, trees: list[ex.Tree], most: int) -> Design | None:
+    """None if there are more columns than ``most``."""
+    made = finite_columns(name, P, trees)
+    return None if len(made.trees) > most else made
+
+
+def finite_columns(name: str, P: np.ndarray, trees: Sequence[ex.Tree]) -> Design:
+    """The columns of the trees that are finite and not near overflow."""
     with np.errstate(all="ignore"):
         A = np.stack([ex.column(t, P) for t in trees], 1)
     good = np.isfinite(A).all(0) & (np.abs(A).max(0) < 1e15)
-    trees = [t for t, g in zip(trees, good) if g]
-    return None if most is not None and len(trees) > most else Design(name, A[:, good], trees)
+    return Design(name, A[:, good], [t for t, g in zip(trees, good) if g])
 
 
 def designs(view: View, rows: int, allowed: frozenset[str] | None) -> Iterator[Design | None]:
