@@ -115,6 +115,6 @@ def test_a_formula_is_shown_over_one_denominator_where_that_is_shorter(text, sho
 
 
 def test_roots_of_squares_are_resolved_for_positive_inputs():
-    text = "1/sqrt(1/(a**2*b**2) - 1/(a**2*c**2))"
-    assert readable(sp.sympify(text), positive=True) == sp.sympify("a*b*c/sqrt(c**2 - b**2)")
-    assert readable(sp.sympify("sqrt(a**2)/b")) == sp.sympify("sqrt(a**2)/b")
+    a, b, c = sp.symbols("a b c")
+    assert readable(1 / sp.sqrt(1 / (a * b) ** 2 - 1 / (a * c) ** 2), positive=True) == a * b * c / sp.sqrt(c**2 - b**2)
+    assert readable(sp.sqrt(a**2) / b) == sp.sqrt(a**2) / b

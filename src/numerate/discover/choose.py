@@ -27,7 +27,7 @@ def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
     joined = cast(sp.Expr, sp.together(expression.xreplace(above)))
     if not sp.denom(joined).free_symbols:
         return expression
-    joined = joined.xreplace({symbol: plain for plain, symbol in above.items()})
+    joined = cast(sp.Expr, joined.xreplace({symbol: plain for plain, symbol in above.items()}))
     return min((joined, expression), key=lambda each: sp.count_ops(each))
 
 

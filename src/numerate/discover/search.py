@@ -32,7 +32,8 @@ def search(
     Args:
         X: (n, d) inputs. y: (n,) target. names: of the inputs.
         weights: (n,) weight of each row in the squared error.
-        seconds: of CPU time of this thread, the only one at work; the best so far is given back when they are used, and on KeyboardInterrupt.
+        seconds: of CPU time of this thread, the only one at work; the best so far is given back when they are used,
+            and on KeyboardInterrupt.
         functions: allowed functions (sqrt exp log sin cos tan asin acos atan sinh cosh tanh abs); None for all.
         dimensions: physical dimensions of inputs and target.
         seed: the same seed gives the same formula, unless the time ends the search.
