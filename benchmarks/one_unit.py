@@ -67,6 +67,14 @@ twice = partial(alone, model=partial(behind, first=NATU), steps=60_000)
 """Two layers of NATU, two hidden values."""
 
 
+def told_otherwise(inputs: int, outputs: int, *, first: Factory) -> nn.Sequential:
+    """As :func:`behind`, but what is sent below is what the other kind of layer learns from."""
+    hidden, top = behind(inputs, outputs, first=first)
+    assert isinstance(top, NATU)
+    top.below = "changes" if top.below == "targets" else "targets"
+    return nn.Sequential(hidden, top)
+
+
 def given(inputs: int, outputs: int, *, formula: str) -> nn.Sequential:
     """Two layers of NATU whose gates, and the weights of the second, are those of the formula."""
     hidden, top = COMPOSED[formula]
@@ -107,10 +115,7 @@ def noisy(inputs: int) -> list[Task]:
 
 
 GROUPS = (
-    *(
-        Group(f"Primer's 36 cells, {inputs} inputs", 100, partial(primer, inputs), alone, 0.2 if inputs > 10 else 1)
-        for inputs in (2, 10, 100)
-    ),
+    *(Group(f"Primer's 36 cells, {inputs} inputs", 100, partial(primer, inputs), alone) for inputs in (2, 10, 100)),
     *(Group(f"random ranges, {inputs} inputs", 99, partial(anywhere, inputs), alone) for inputs in (2, 10)),
     *(Group(f"label noise of 1 %, {inputs} inputs", 99, partial(noisy, inputs), alone, 0.2) for inputs in (2, 10)),
     *(
@@ -122,6 +127,14 @@ GROUPS = (
     Group("zoo, behind an NAU, 10 inputs", 100, lambda: [Arithmetic(o, inputs=10) for o in OPERATIONS], behind_sums),
     Group("hidden layer of NATU, the rest given", 95, composed, hidden_alone),
     Group("two layers of NATU", 95, composed, twice),
+    Group(
+        "NAU told targets",
+        100,
+        lambda: [Arithmetic(o, inputs=10) for o in OPERATIONS],
+        partial(behind_sums, model=partial(told_otherwise, first=NAU)),
+        0.16,
+    ),
+    Group("hidden NATU told changes", 95, composed, partial(twice, model=partial(told_otherwise, first=NATU)), 0.16),
 )
 
 

@@ -62,7 +62,7 @@ class FormulaFit:
         level = percent(noise) + " of the target" if self.relative else f"{number(noise)} (standard deviation)"
         return [
             ("root mean square error", error + ("'s, row by row" if self.relative else "'s")),
-            ("estimated noise", level if noise else "none that can be seen"),
+            ("estimated noise", level if noise else "none that can be seen" if best.exact else "not known"),
             ("size", f"{best.size} operations, names and numbers"),
             *([("left out as outliers", self.outliers)] if self.found.outliers else []),
         ]

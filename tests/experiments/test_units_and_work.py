@@ -119,7 +119,7 @@ def test_a_recipe_keeps_its_penalties_where_the_experiment_sets_the_rate(id):
     trainings = experiment.work(options).trainings
     assert {(training.penalties, training.optimiser.rate == 5e-3) for training in trainings} == {((sparse,), False)}
     unit.recipe = Recipe(unit, starts=8)
-    with pytest.raises(ValueError, match="a recipe with restart or starts cannot train a network"):
+    with pytest.raises(ValueError, match="a recipe with a Restart or starts cannot train a network"):
         experiment.work(options)
 
 

@@ -10,7 +10,7 @@ from numerate.discover import expressions as ex
 from numerate.discover.stepwise import leftover
 from numerate.discover.view import View
 
-CHANCE = 1e-4  # of an idle input being taken for a relevant one, in each chart
+CHANCE = 1e-3  # of an idle input being taken for a relevant one, in each test: one too many does little harm
 ROUNDS = 4
 FEWEST = 2.0  # rows for each column of the surface
 

@@ -19,6 +19,7 @@ from numerate.discover.view import View
 EXACT = 1e-20  # unexplained fraction of the target's variance
 MOST = 4000  # features
 TERMS = 8
+DISTINCT = 1e-3  # squared length outside the others' span that a feature of an approximation must have
 FEWEST = 30  # rows: fewer can be fitted by chance
 EVEN = 12.0  # largest value over root mean square, up to which a feature may serve an approximation
 
@@ -64,14 +65,15 @@ def select(
     t: (n,) and F: (n, p), centred. ``price``: (p,) of each column, in nats of description length.
     """
     F = F / (np.linalg.norm(F, axis=0) + 1e-300)
+    distinct = 1e-8 if price is None else DISTINCT
     price = np.zeros(F.shape[1]) if price is None else 2 * price / len(t)
     total = float(t @ t) + 1e-300
     chosen: list[int] = []
     while len(chosen) < min(terms, F.shape[1]):
-        left, chosen = _with_best(t, F, price, chosen)
+        left, chosen = _with_best(t, F, price, chosen, distinct)
         for _ in range(3 * len(chosen)):
             others = (chosen[:i] + chosen[i + 1 :] for i in range(len(chosen)))
-            better = min((_with_best(t, F, price, each) for each in others), key=lambda e: e[0])
+            better = min((_with_best(t, F, price, each, distinct) for each in others), key=lambda e: e[0])
             if better[0] > 0.98 * left or left < EXACT * total:
                 break
             left, chosen = better
@@ -80,12 +82,14 @@ def select(
             return
 
 
-def _with_best(t: np.ndarray, F: np.ndarray, price: np.ndarray, chosen: list[int]) -> tuple[float, list[int]]:
+def _with_best(
+    t: np.ndarray, F: np.ndarray, price: np.ndarray, chosen: list[int], distinct: float
+) -> tuple[float, list[int]]:
     """What the chosen columns and the best one beside them leave, and these columns."""
     Q = np.linalg.qr(F[:, chosen])[0]
     r = t - Q @ (Q.T @ t)
     length = 1 - np.sum((Q.T @ F) ** 2, 0)  # squared, of each unit column outside the span
-    gain = np.where(length > 1e-8, (r @ F) ** 2 / np.maximum(length, 1e-300), 0.0)
+    gain = np.where(length > distinct, (r @ F) ** 2 / np.maximum(length, 1e-300), 0.0)
     cost = np.log(np.maximum(r @ r - gain, 1e-30 * (t @ t) + 1e-300)) + price
     cost[chosen] = np.inf
     both = [*chosen, int(np.argmin(cost))]
@@ -142,7 +146,7 @@ def _sums(
     w = np.minimum(w, np.quantile(w, 0.98))
     w = w / np.sqrt(np.mean(w**2))
     clock.spend(1e-9 * F.size * terms**2)
-    prices = price * np.array([ex.size(found.trees[j]) for j in columns])
+    prices = price * np.array([ex.size(found.trees[j]) for j in columns]) if price else None
     for left, chosen in select(_centred(t[:, None], w)[:, 0], _centred(F, w), terms, prices):
         design = np.concatenate([np.ones((len(t), 1)), F[:, chosen]], 1) * w[:, None]
         c = np.linalg.lstsq(design, t * w, rcond=None)[0]

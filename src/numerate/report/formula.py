@@ -132,8 +132,11 @@ def plot_front(ax: Axes, front: Sequence[Candidate], floor: float = 1e-16) -> Ax
     for each, error in zip(front, errors):
         face = OURS if each.chosen else figures.PAPER
         ax.plot(each.size, error, "o", ms=7 if each.chosen else 5, mfc=face, mec=OURS, zorder=2, clip_on=False)
-    ax.set_yscale("log")
-    figures.name_decades(ax.yaxis)
+    if max(errors) > 30 * min(errors):
+        ax.set_yscale("log")
+        figures.name_decades(ax.yaxis)
+    else:
+        ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="Size of the formula", ylabel="Relative error", title="Error against size")
     return ax

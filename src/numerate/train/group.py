@@ -60,7 +60,7 @@ class Group:
         self.points = self.training.steps // self.training.evaluate_every + 1
         self.first_choice = max(0, self.points - BEST_OF_LAST)
         if isinstance(rule := self.training.restart, Plateau):
-            self.good = rule.above * stack.errors_of_zero(self.step, *self.splits["validation"])
+            self.good = rule.above * stack.errors_of_zero(self.step, len(self.each), *self.splits["validation"])
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
         self.snap = stack.snapping(self.model)
 

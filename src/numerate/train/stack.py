@@ -331,10 +331,10 @@ def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray, good
     return found
 
 
-def errors_of_zero(step: Step, constants: Tensors, uniforms: Tensor) -> np.ndarray:
+def errors_of_zero(step: Step, members: int, constants: Tensors, uniforms: Tensor) -> np.ndarray:
     """The error of a model that answers 0, for each member; (S,). ``uniforms``: (n, draws)"""
     found = []
-    for s in range(len(next(iter(constants.values())))):
+    for s in range(members):
         _, y = step.examples(uniforms, {name: value[s] for name, value in constants.items()})
         found.append(step.error(torch.zeros_like(y), y).double().mean().item())
     return np.array(found)
