@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from numerate.discover import domains, mixed, solved_for
+from numerate.discover import domains, mixed, rational, solved_for
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock
+from numerate.discover.products import product_fits
 from numerate.discover.refit import refit
 from numerate.discover.view import root
 
@@ -84,7 +85,14 @@ def test_functions_beside_functions_times_inputs(f):
     assert solves(mixed.mixed_fits(root(X, y), Clock(20), None), X, y)
 
 
-@pytest.mark.parametrize(("part", "n", "d"), [(domains.domain_fits, 300, 20), (mixed.mixed_fits, 120, 8)])
+def roots(view, clock, allowed):
+    return rational.roots_of_quadratics(view, clock)
+
+
+@pytest.mark.parametrize(
+    ("part", "n", "d"),
+    [(domains.domain_fits, 300, 20), (mixed.mixed_fits, 120, 8), (product_fits, 300, 20), (roots, 500, 300)],
+)
 def test_parts_that_have_no_room_for_so_many_inputs_do_no_work(part, n, d):
     X, clock = box(n, d), Clock(20)
     assert not list(part(root(X, X[:, 0] * X[:, 1]), clock, None))

@@ -8,7 +8,9 @@ from numerate.discover import expressions as ex
 from numerate.discover import search
 from numerate.discover.choose import readable
 from numerate.discover.clock import Clock
+from numerate.discover.pool import Pool
 from numerate.discover.relevant import relevant_inputs
+from numerate.discover.solver import Solver
 from numerate.discover.stepwise import MOST, approximations, exact_sums, features, select
 from numerate.discover.view import root
 
@@ -91,6 +93,16 @@ def test_a_table_without_a_law_gets_approximations_of_several_sizes():
     assert not found.exact
     assert found.best.error < 0.8 * y.std()
     assert len(found.front) >= 4
+
+
+def test_approximations_use_weak_inputs_that_pass_for_idle_ones():
+    """Three of ten inputs of equal weight leave 0.84 of the target, eight of them 0.45."""
+    X = np.random.default_rng(0).standard_normal((240, 10))
+    view = root(X, X.sum(1))
+    solver = Solver(Pool(X, X.sum(1), None, Clock(10.0)), Clock(10.0), 0)
+    for some, expected in ((view.of([ex.var(i) for i in range(3)]), 0.84), (view, 0.45)):
+        solver.approximate(some)
+        assert min(candidate.error for candidate in solver.pool.found) == pytest.approx(expected, abs=0.08)
 
 
 def test_approximations_do_not_lean_on_single_rows():

@@ -165,12 +165,10 @@ def factors(view: View) -> list[ex.Tree]:
 def mixed_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = ROWS) -> Iterator[ex.Tree]:
     """Formulas that are exact: a span of the larger base, or beside it one function of one argument."""
     n = min(rows, len(view.t))
-    if n < 100:
+    if n < 100 or 1.5 * view.k * (view.k + 1) > 0.5 * n:  # anything would lie in the squares, products and quotients
         return
     P = view.P[:rows]
     base = mixed(P, int(SHARE * n), allowed)
-    if base.A.shape[1] > 0.5 * n:  # many inputs: anything would lie in their quotients and squares
-        return
     clock.spend(3 * linear_work(n, base.A.shape[1]))
     made = wide.recipes(view)
     clock.spend(5e-5 * len(made) + 1e-10 * n * base.A.shape[1] * len(made))

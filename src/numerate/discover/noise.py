@@ -124,7 +124,7 @@ def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool
     if degree < 2 and n < 40:
         return False
     V = np.where((X > 0).all(0), np.log(np.abs(X) + 1e-300), X)
-    p = len(poly.exponents(k, degree)) + 1
+    p = poly.count(k, degree) + 1
     left = poly.smooth_residual(V, r, degree)[0] ** 2 * (n - p)
     explained = (r @ r - left) / p
     return bool(explained < (1 + 3 * np.sqrt(2 / p)) * left / (n - p))

@@ -1,6 +1,7 @@
 """Polynomials of several variables: exponents, columns, and what a free polynomial explains."""
 
 from functools import lru_cache
+from math import comb
 
 import numpy as np
 
@@ -13,6 +14,11 @@ def exponents(k: int, degree: int) -> tuple[tuple[int, ...], ...]:
         return [()] if j == k else [(q, *rest) for q in range(left + 1) for rest in go(j + 1, left - q)]
 
     return tuple(sorted((e for e in go(0, degree) if any(e)), key=lambda e: (sum(e), e)))
+
+
+def count(k: int, degree: int) -> int:
+    """How many they are: of many variables, too many to make."""
+    return comb(k + degree, degree) - 1
 
 
 def columns(U: np.ndarray, exps: tuple[tuple[int, ...], ...]) -> np.ndarray:
@@ -64,7 +70,7 @@ def standardised(V: np.ndarray) -> np.ndarray:
 def best_degree(k: int, rows: int, most: int) -> int:
     """The highest degree with at most ``rows`` columns."""
     degree = 1
-    while degree < most and len(exponents(k, degree + 1)) < rows:
+    while degree < most and count(k, degree + 1) < rows:
         degree += 1
     return degree
 

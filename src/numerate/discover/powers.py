@@ -6,7 +6,7 @@ matrices; the exponents come out of the fit and must be simple fractions. Inputs
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations, islice
 from math import lcm
 
 import numpy as np
@@ -27,8 +27,8 @@ def terms_off(view: View) -> list[ex.Tree | None]:
     V = view.variables
     terms = V + [ex.power(x, 2) for x in V] + [ex.mul(a, b) for a, b in combinations(V, 2)]
     signed = [(i, t) for i, m in enumerate(terms) for t in (m, ex.mul(MINUS, m))]
-    pairs = [ex.add(a, b) for (i, a), (j, b) in combinations(signed, 2) if i != j]
-    return [None, *[t for _, t in signed], *pairs][:TARGETS]
+    pairs = (ex.add(a, b) for (i, a), (j, b) in combinations(signed, 2) if i != j)
+    return list(islice(chain([None], (t for _, t in signed), pairs), TARGETS))
 
 
 def power_fits(view: View, clock: Clock, rows: int = 400) -> Iterator[ex.Tree]:

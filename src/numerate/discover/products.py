@@ -20,6 +20,7 @@ from numerate.discover.view import View
 SURE = 1e-9  # unexplained fraction of the square of the logarithm, before it is measured again
 MINUS = ex.fixed(-1.0)
 SUMS, FACTORS = 1200, 3500
+MOST_INPUTS = 13  # with more, there are more quantities of them than rows
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def targets(view: View) -> list[View]:
 def product_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 300) -> Iterator[ex.Tree]:
     """Formulas of this form that are exact."""
     head = view.head(rows)
-    if head.k < 2 or (head.P == 0).any():
+    if not 2 <= head.k <= MOST_INPUTS or (head.P == 0).any():
         return
     with np.errstate(all="ignore"):
         logs = Logs.of(head.P, allowed)

@@ -7,7 +7,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover.clock import Clock, linear_work
-from numerate.discover.polynomials import exponents
+from numerate.discover.polynomials import count
 from numerate.discover.rounding import simplest
 from numerate.discover.sparse import emit, laurent_exponents, polynomial_columns, solve
 from numerate.discover.view import View
@@ -197,17 +197,21 @@ def roots_of_quadratics(view: View, clock: Clock, rows: int = 500, wide: bool = 
     """t = p + s sqrt(q) with sparse polynomials p and q, from t^2 - 2 p t + (p^2 - q) = 0; q may have poles if wide."""
     k = view.k
     for both, alone in ROOT_DEGREES.get(k, ()) if wide else ((2, 1), (4, 2)):
+        if count(k, both) + count(k, alone) + 2 > 0.7 * min(rows, len(view.t)):
+            continue
         A, trees, _ = polynomial_columns(view.P[:rows], both)
         yield from _roots(view, Columns(A, trees), alone, max(both, {1: 8, 2: 5, 3: 4}.get(k, 3)), clock, rows)
     for both, alone in ((2, 1), (4, 2)) if wide and k > 1 else ():
         rows = min(len(view.t), 900)
-        columns = _with_poles(view.P[:rows], both, int(0.65 * rows) - len(exponents(k, alone)))
+        columns = _with_poles(view.P[:rows], both, int(0.65 * rows) - count(k, alone))
         if columns is not None:
             yield from _roots(view, columns, alone, None, clock, rows)
 
 
 def _with_poles(P: np.ndarray, degree: int, most: int) -> Columns | None:
     """A polynomial and as many monomials with negative powers as there is room for."""
+    if count(P.shape[1], degree) + 1 >= most:
+        return None
     A, trees, _ = polynomial_columns(P, degree)
     V = [ex.var(i) for i in range(P.shape[1])]
     for cost in (4, 3, 2):

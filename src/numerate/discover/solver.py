@@ -475,7 +475,7 @@ class Solver:
 
     def approximate(self, view: View) -> None:
         """Sums of few features, all lengths."""
-        self.once(
-            "approximation",
+        self.once(  # of all inputs too: many weak ones pass for idle ones
+            f"approximation by {view.k} inputs",
             lambda: self.offer(approximations(view, self.clock, self.pool.allowed), "approximation", keep=True),
         )

@@ -243,7 +243,7 @@ def function_designs(view: View, rows: int, allowed: frozenset[str] | None) -> I
     P = view.P[:rows]
     for functions in function_sets(P, allowed):
         for degree in (3, 2, 1):
-            if (1 + len(functions)) * (1 + len(poly.exponents(view.k, degree))) < min(0.35 * len(P), 140):
+            if (1 + len(functions)) * (1 + poly.count(view.k, degree)) < min(0.35 * len(P), 140):
                 yield with_functions(P, functions, degree)
                 break
     if allowed is None or {"sin", "cos"} <= allowed:

@@ -165,7 +165,7 @@ def designs(view: View, rows: int, allowed: frozenset[str] | None) -> Iterator[D
     yield from laurent_with(P, most, allowed)
     for functions in spans.function_sets(P, allowed):
         for degree in (4, 3, 2, 1):
-            if (1 + len(functions)) * (1 + len(poly.exponents(view.k, degree))) < min(most, 180):
+            if (1 + len(functions)) * (1 + poly.count(view.k, degree)) < min(most, 180):
                 yield spans.with_functions(P, functions, degree)
                 break
 
