@@ -84,6 +84,13 @@ def test_functions_beside_functions_times_inputs(f):
     assert solves(mixed.mixed_fits(root(X, y), Clock(20), None), X, y)
 
 
+@pytest.mark.parametrize(("part", "n", "d"), [(domains.domain_fits, 300, 20), (mixed.mixed_fits, 120, 8)])
+def test_parts_that_have_no_room_for_so_many_inputs_do_no_work(part, n, d):
+    X, clock = box(n, d), Clock(20)
+    assert not list(part(root(X, X[:, 0] * X[:, 1]), clock, None))
+    assert clock.work == 0
+
+
 def test_the_rows_bound_the_ratio_under_a_root():
     u, v = box(d=2).T
     u, v = u[u + 1.5 * v > 0], v[u + 1.5 * v > 0]

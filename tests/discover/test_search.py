@@ -9,7 +9,10 @@ import sympy as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from numerate.discover import Dimensions, search
+from numerate.discover.clock import Clock, OutOfTime
 from numerate.discover.pool import Pool
+from numerate.discover.solver import Solver
+from numerate.discover.view import root
 
 LAWS = {  # formula, inputs, range
     "product": ("a*b/c**2", 3, (1, 3)),
@@ -125,6 +128,37 @@ def test_interruption_gives_the_best_so_far(monkeypatch):
     found = search(X, y, names=names)
     assert found.best.relative_error < 1.1
     assert not found.exact
+
+
+def test_too_little_time_for_any_formula_is_said():
+    X, y, names = data(*LAWS["distance"])
+    with pytest.raises(ValueError, match="too few for a first formula"):
+        search(X, y, names=names, seconds=1e-9)
+
+
+def test_a_search_that_time_ends_goes_back_to_looking_for_noise():
+    X, y, _ = data(*LAWS["distance"])
+    solver = Solver(Pool(X, y, None, Clock(0.0)), Clock(0.0), 0)
+    for part in (solver.exactly, solver.rest):
+        with pytest.raises(OutOfTime):
+            part(root(X, y))
+        assert not solver.pool.exact_only
+
+
+def test_a_part_that_a_share_around_it_has_cut_off_is_run_again():
+    clock, runs = Clock(10.0), []
+    solver = Solver(Pool(np.ones((3, 1)), np.ones(3), None, clock), clock, 0)
+
+    def part():
+        runs.append(clock.work)
+        with clock.share(2.0):
+            clock.spend(1.0)
+
+    with clock.share(0.5):
+        solver.once("part", part)
+    for _ in range(2):
+        solver.once("part", part)
+    assert runs == [0.0, 1.0]
 
 
 def test_the_search_works_on_one_thread_and_leaves_the_threads_of_others_alone():

@@ -9,7 +9,7 @@ from numerate.discover import search
 from numerate.discover.choose import readable
 from numerate.discover.clock import Clock
 from numerate.discover.relevant import relevant_inputs
-from numerate.discover.stepwise import approximations, exact_sums, select
+from numerate.discover.stepwise import MOST, approximations, exact_sums, features, select
 from numerate.discover.view import root
 
 
@@ -56,6 +56,10 @@ def test_sums_of_features_are_found_exactly(f):
 def test_few_rows_are_not_fitted_exactly_by_chance():
     X = box(12, 3, -1, 1)
     assert not list(exact_sums(root(X, np.random.default_rng(5).standard_normal(12)), Clock(10), None))
+
+
+def test_a_hundred_inputs_have_no_room_for_products():
+    assert 100 < len(features(box(20, 100, 1, 5), None)) <= MOST
 
 
 def test_idle_inputs_are_recognised_and_weak_ones_kept():
@@ -117,4 +121,6 @@ def test_a_formula_is_shown_over_one_denominator_where_that_is_shorter(text, sho
 def test_roots_of_squares_are_resolved_for_positive_inputs():
     a, b, c = sp.symbols("a b c")
     assert readable(1 / sp.sqrt(1 / (a * b) ** 2 - 1 / (a * c) ** 2), positive=True) == a * b * c / sp.sqrt(c**2 - b**2)
+    assert readable(sp.sqrt(a**2 * b), positive=True) == a * sp.sqrt(b)
+    assert readable(sp.sqrt(a * b), positive=True) == sp.sqrt(a * b)  # which is shorter than two roots
     assert readable(sp.sqrt(a**2) / b) == sp.sqrt(a**2) / b

@@ -67,6 +67,14 @@ def test_under_vmap_every_model_has_its_own_weight() -> None:
         assert_near(own, other, torch.float64)
 
 
+def test_under_a_vmap_over_something_else() -> None:
+    """As where a layer is mapped over its initial state alone."""
+    x, weight, state = drawn(7, 6), drawn(5, 6).requires_grad_(), drawn(3, 7, 5)
+    found = vmap(lambda h: linear(x, weight) + h)(state)
+    assert_near(found, F.linear(x, weight) + state, torch.float64)
+    assert_near(torch.autograd.grad(found.sum(), weight)[0], 3 * x.sum(0).expand(5, 6), torch.float64)
+
+
 def test_the_mode_answers_for_its_type_of_number_alone() -> None:
     x, layer = drawn(3, 4), torch.nn.Linear(4, 2, dtype=torch.float64)
     with NativeProducts(torch.float64):

@@ -397,7 +397,9 @@ def test_native_code_draws_the_numbers_of_the_stream(count: int, first: int) -> 
     for seeds in (torch.tensor([0, 5, 2**32 - 1]), torch.tensor(7)):
         step = torch.tensor(2**32 + 3)
         expected = uniform(seeds, Domain.TRAIN, step, count, first)
-        assert torch.equal(native.stream_uniform(seeds, int(Domain.TRAIN), step, count, first), expected)
+        found = native.stream_uniform(seeds, int(Domain.TRAIN), step, count, first)
+        assert torch.equal(found, expected)
+        assert found.untyped_storage().nbytes() == 4 * expected.numel()  # none before the first: there may be millions
 
 
 # ---------------------------------------------------------------- on a GPU

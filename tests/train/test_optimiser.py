@@ -261,6 +261,27 @@ def test_what_is_good_enough_is_a_share_of_the_error_of_answering_0(tmp_path):
     assert 0 < sum(restarts[0]) < 18
 
 
+class SumOfTwo:
+    """A task without constants."""
+
+    inputs, outputs, draws, form = 2, 1, 2, ()
+
+    def constants(self, seed, split):
+        return {}
+
+    def examples(self, uniforms, constants):
+        return uniforms, uniforms.sum(-1, keepdim=True)
+
+    def threshold(self):
+        return 1e-5
+
+
+def test_a_task_without_constants_can_restart():
+    step, _ = stack.make_step(Training(NAU, cast(Any, SumOfTwo()), (0, 1)))
+    uniforms = torch.tensor([[0.5, 0.5], [1.0, 2.0]])
+    assert stack.errors_of_zero(step, 2, {}, uniforms).tolist() == [5.0, 5.0]  # the mean of 1 and 9
+
+
 def test_restarts_on_a_window_do_not_depend_on_neighbours_or_interruptions(tmp_path, monkeypatch):
     rule = {"restart": Plateau(window=2, improvement=0.5), "penalties": (Penalty(l2, Ramp(0.1, 0, 60)),)}
     whole = trained(tmp_path, training(seeds=(0, 1, 2), **rule), name="whole")

@@ -24,11 +24,11 @@ def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
     if expression.has(sp.Float):
         return expression
     above = {symbol: sp.Symbol(str(symbol), positive=True) for symbol in expression.free_symbols} if positive else {}
-    joined = cast(sp.Expr, sp.together(expression.xreplace(above)))
-    if not sp.denom(joined).free_symbols:
-        return expression
-    joined = cast(sp.Expr, joined.xreplace({symbol: plain for plain, symbol in above.items()}))
-    return min((joined, expression), key=lambda each: sp.count_ops(each))
+    known = cast(sp.Expr, expression.xreplace(above))
+    joined = cast(sp.Expr, sp.together(known))
+    shown = joined if sp.denom(joined).free_symbols else known
+    shown = cast(sp.Expr, shown.xreplace({symbol: plain for plain, symbol in above.items()}))
+    return min((shown, expression), key=lambda each: sp.count_ops(each))
 
 
 class Chooser:

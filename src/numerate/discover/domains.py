@@ -19,6 +19,7 @@ from numerate.discover.view import View
 
 MINUS = ex.fixed(-1.0)
 ROWS, QUANTITIES, RECIPES = 700, 16, 300
+MOST_INPUTS = 7  # with more, the rows are too few for both polynomials
 ODDS = 0.02  # of shuffled rows on which the quantity has the other sign
 
 
@@ -72,6 +73,8 @@ def designs(P: np.ndarray, u: ex.Tree, allowed: frozenset[str] | None) -> Iterat
 
 def domain_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = ROWS) -> Iterator[ex.Tree]:
     """Formulas that are exact, with a function of a quantity that the rows keep positive."""
+    if view.k > MOST_INPUTS:
+        return
     n, P = min(rows, len(view.t)), view.P[:rows]
     clock.spend(2e-9 * n * len(quantities(view.k)))
     likely = likely_domains(P)

@@ -81,7 +81,7 @@ def terms(P: np.ndarray) -> list[ex.Tree]:
     return out + [("exp", V[i]) for i in range(k) if np.abs(P[:, i]).max() < 20]
 
 
-def sums(P: np.ndarray, most: int, size: int = BLOCK) -> Iterator[Arguments]:
+def sums(P: np.ndarray, most: int) -> Iterator[Arguments]:
     """One, two or three terms with signs."""
     T = terms(P)
     with np.errstate(all="ignore"):
@@ -92,8 +92,8 @@ def sums(P: np.ndarray, most: int, size: int = BLOCK) -> Iterator[Arguments]:
     chosen = [c for n in (1, 2, 3) for c in combinations(ids, n)]
     chosen = sorted(chosen, key=lambda c: sum(price[i] + 1 for i in c))[:most]
     signed = [(c, (1, *s)) for c in chosen for s in product((1, -1), repeat=len(c) - 1)][:most]
-    for start in range(0, len(signed), size):
-        block = signed[start : start + size]
+    for start in range(0, len(signed), BLOCK):
+        block = signed[start : start + BLOCK]
         S = np.zeros((len(T), len(block)))
         for j, (c, signs) in enumerate(block):
             S[list(c), j] = signs

@@ -68,6 +68,8 @@ def search(
         except KeyboardInterrupt:
             if not pool.found:
                 raise
+        if not pool.found:
+            raise ValueError(f"{seconds:g} s of processor time are too few for a first formula; allow more")
         best = chooser.formula(pool.best)
         front = chooser.front(pool.found, best)
     noise = 0.0 if best.relative_error < 1e-9 or pool.noise is None else best.error

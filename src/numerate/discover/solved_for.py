@@ -58,9 +58,9 @@ def below(P: np.ndarray, degree: int, most: int) -> Columns:
 def solved_fits(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = ROWS) -> Iterator[ex.Tree]:
     """Formulas of both kinds that are exact."""
     n = min(rows, len(view.t))
-    made = recipes(view)
     if n < 60 or view.k not in DEGREES:
         return
+    made = recipes(view)
     targets = wide.Targets.of(view, made, rows)
     clock.spend(5e-5 * len(made))
     kinds = [(QUOTIENT_DEGREES, _quotients)]

@@ -1,6 +1,7 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -74,8 +75,7 @@ class Solver:
     def __init__(self, pool: Pool, clock: Clock, seed: int, depth: int = 0) -> None:
         self.pool, self.clock, self.seed, self.depth = pool, clock, seed, depth
         self.groups: list[list[Fraction]] = []
-        self.approximated = False  # whether approximations have been offered
-        self._done: set[str] = set()  # parts that try very many exact forms on the data themselves, once each
+        self._done: set[str] = set()  # parts that look at the data themselves once
 
     def offer(self, trees: Iterable[ex.Tree], source: str, keep: bool = False) -> None:
         try:
@@ -138,31 +138,38 @@ class Solver:
 
     def exactly(self, view: View) -> None:
         """What looks like noise may be waves or poles too fine for a polynomial: only an exact formula says so."""
-        self.pool.exact_only = True
         noisy = self.pool.noise is not None
-        with self.clock.share((0.3 if noisy else 0.6) * self.clock.seconds):
+        with self.exact_only(), self.clock.share((0.3 if noisy else 0.6) * self.clock.seconds):
             if noisy:
                 self.once("sum", lambda: self.plain(view, ""))
             self.inner(view)
             self.many(view)
             self.dearer(view)
             self.once("term off", lambda: self.terms(view))
-        self.pool.exact_only = False
 
     def rest(self, view: View) -> None:
         """Until the time is used: what the shares have cut off."""
+        with self.exact_only():
+            self.many(view)
+            self.inner(view)
+            self.fits("mixed base", mixed_fits, view, self.clock, self.pool.allowed)
+            self.dearer(view)
+            self.once("term off", lambda: self.terms(view))
+
+    @contextmanager
+    def exact_only(self) -> Iterator[None]:
+        """Inside, nothing but a fit to the last digits ends the search."""
         self.pool.exact_only = True
-        self.many(view)
-        self.inner(view)
-        self.fits("mixed base", mixed_fits, view, self.clock, self.pool.allowed)
-        self.dearer(view)
-        self.once("term off", lambda: self.terms(view))
-        self.pool.exact_only = False
+        try:
+            yield
+        finally:
+            self.pool.exact_only = False
 
     def once(self, name: str, part: Callable[[], None]) -> None:
-        """A part that has come to its end is not run again; one that its share has cut off is."""
+        """A part that has come to its end is not run again; one that a share around it has cut off is."""
         if name not in self._done:
             part()
+            self.clock.check()  # a share within the part has kept quiet about the one around it
             self._done.add(name)
 
     def fits(self, name: str, part: Callable[..., Iterator[ex.Tree]], *arguments: Any, **options: Any) -> None:
@@ -468,6 +475,7 @@ class Solver:
 
     def approximate(self, view: View) -> None:
         """Sums of few features, all lengths."""
-        if not self.approximated:
-            self.approximated = True
-            self.offer(approximations(view, self.clock, self.pool.allowed), "approximation", keep=True)
+        self.once(
+            "approximation",
+            lambda: self.offer(approximations(view, self.clock, self.pool.allowed), "approximation", keep=True),
+        )

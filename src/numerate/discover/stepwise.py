@@ -43,14 +43,15 @@ def of_one(x: ex.Tree, v: np.ndarray) -> Iterator[ex.Tree]:
 
 
 def features(P: np.ndarray, allowed: frozenset[str] | None, most: int = MOST) -> Features:
-    """Functions of one input and products of two; fewer functions of each where there are many inputs."""
+    """Functions of one input and products of two; fewer of these where there are many inputs, or none."""
     found = Features(P, allowed)
     k = P.shape[1]
     single = [list(of_one(ex.var(i), P[:, i])) for i in range(k)]
-    each = max(1, int(np.sqrt(2 * most / max(k * (k - 1), 1))))
+    pairs = list(combinations(range(k), 2))
+    each = max(1, int(np.sqrt(most / max(len(pairs), 1)))) if len(pairs) <= MOST else 0
     for tree in (tree for trees in single for tree in trees):
         found.offer(tree)
-    for i, j in combinations(range(k), 2):
+    for i, j in pairs:
         for a, b in product(single[i][:each], single[j][:each]):
             found.offer(ex.mul(a, b))
     return found

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from numerate.loops.timeloops import tuning
 from numerate.loops.toolchain import native
-from numerate.torch_internals import is_batch_of_gradients, is_mapped
+from numerate.torch_internals import is_batch_of_gradients, is_mapped, under_transform
 
 _PRELUDES = {
     torch.float32: '#include "prelude.hpp"\ntypedef float R;',
@@ -144,7 +144,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Under one level of ``vmap``, gradients must be taken outside of it.
     """
     rows, tensors = x.reshape(-1, x.shape[-1]), (weight,) if bias is None else (weight, bias)
-    function = _LinearOfModels if any(map(is_mapped, (x, *tensors))) else _Linear
+    mapped = any(map(is_mapped, (x, *tensors)))
+    if not mapped and under_transform():  # a vmap over other tensors, such as the initial state
+        return F.linear(x, weight, bias)
+    function = _LinearOfModels if mapped else _Linear
     return function.apply(rows, *tensors).unflatten(0, x.shape[:-1])  # type: ignore[union-attr]
 
 

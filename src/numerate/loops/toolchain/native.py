@@ -156,7 +156,7 @@ def draws() -> bool:
 
 
 def philox_uniform(
-    seeds: Tensor, domain: int, step0: int, steps: int, count: int, threads: int | None = None
+    seeds: Tensor, domain: int, step0: int, steps: int, count: int, threads: int | None = None, first: int = 0
 ) -> Tensor:
     """:func:`numerate.streams.uniform` for several steps at once, equal bit for bit.
 
@@ -166,7 +166,7 @@ def philox_uniform(
     words = seeds.to("cpu", torch.int32).contiguous()  # keeps the low 32 bits, as the key does
     fill = _philox().fill
     head = (pointer(words), ctypes.c_int64(len(words)), ctypes.c_uint32(domain), ctypes.c_uint64(step0))
-    tail = (ctypes.c_int64(count), pointer(out))
+    tail = (ctypes.c_int64(first), ctypes.c_int64(count), pointer(out))
 
     def rows(first: int, last: int) -> None:
         fill(*head, ctypes.c_int64(first), ctypes.c_int64(last), *tail)
@@ -177,8 +177,8 @@ def philox_uniform(
 
 def stream_uniform(seed: Tensor, domain: int, step: Tensor, count: int, first: int = 0) -> Tensor:
     """As :func:`numerate.streams.uniform`, for numbers on the CPU and not under ``vmap``; (...) -> (..., count)"""
-    rows = philox_uniform(seed.reshape(-1), domain, int(step), 1, first + count, threads=1)
-    return rows.view(*seed.shape, first + count)[..., first:]
+    rows = philox_uniform(seed.reshape(-1), domain, int(step), 1, count, threads=1, first=first)
+    return rows.view(*seed.shape, count)
 
 
 __all__ = [

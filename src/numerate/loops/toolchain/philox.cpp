@@ -14,9 +14,9 @@
 
 static INLINE W pair(W low, W high) { return (W)unit_interval((U)((low & 0xFFFFFFFFu) | (high << 32))); }
 
-static void fill_row(uint32_t seed, uint32_t domain, uint64_t step, int64_t count, float *out) {
+static void fill_row(uint32_t seed, uint32_t domain, uint64_t step, int64_t start, int64_t count, float *out) {
   W block;
-  for (int lane = 0; lane < LANES / 2; lane++) block[lane] = lane;
+  for (int lane = 0; lane < LANES / 2; lane++) block[lane] = start / 4 + lane;
   for (int64_t position = 0; position < count; position += 4 * LANES) {
     const W first = block + uint64_t(position / 4);
     Counter c = {{first, first + LANES / 2}, broadcast(uint32_t(step)), broadcast(step >> 32), broadcast(0)};
@@ -32,9 +32,9 @@ static void fill_row(uint32_t seed, uint32_t domain, uint64_t step, int64_t coun
   }
 }
 
-// Rows first, ..., last - 1 of the table (steps, members, count).
+// Rows first, ..., last - 1 of the table (steps, members, count), each from position start on, a multiple of 4.
 extern "C" void fill(const uint32_t *seeds, int64_t members, uint32_t domain, uint64_t step, int64_t first, int64_t last,
-                     int64_t count, float *out) {
+                     int64_t start, int64_t count, float *out) {
   for (int64_t row = first; row < last; row++)
-    fill_row(seeds[row % members], domain, step + row / members, count, out + row * count);
+    fill_row(seeds[row % members], domain, step + row / members, start, count, out + row * count);
 }
