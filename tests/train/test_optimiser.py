@@ -32,6 +32,7 @@ from numerate.train import (
     Steps,
     Training,
     Warmup,
+    group,
     stack,
     train,
     trainer,
@@ -295,6 +296,17 @@ def test_restarts_on_a_window_do_not_depend_on_neighbours_or_interruptions(tmp_p
         cut = sorted(store.rows(), key=lambda row: row.seed)
     np.testing.assert_equal([row.scores for row in cut], [row.scores for row in whole])
     assert any(row.scores["restarts"] for row in whole)
+
+
+def test_the_best_point_of_a_run_that_restarts_is_that_of_all_its_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(group, "BEST_OF_LAST", 1)
+    rule = Plateau(improvement=0.9, above=0.0)
+    restarted = trained(tmp_path, training(seeds=tuple(range(6)), restart=rule), name="restarted")
+    best = [row.curves["validation"].argmin() for row in restarted]
+    assert [row.scores["best_step"] for row in restarted] == [20 * point for point in best]
+    assert min(best) < 3
+    plain = trained(tmp_path, training(), name="plain")
+    assert {row.scores["best_step"] for row in plain} == {60}
 
 
 def cut_before(step, proceed):

@@ -24,7 +24,8 @@ from numerate.units import sparsity_error
 MEASURED_AT_ONCE = 8
 """Evaluations whose sparsity is computed together: launching the operations takes longer than computing them."""
 BEST_OF_LAST = 5000
-"""The best validation point is looked for among this many last evaluations, as the papers' scripts do."""
+"""The best validation point is looked for among this many last evaluations, as the papers' scripts do; of a run that
+restarts on a plateau among all, as its last start need not be its best."""
 MOST_POINTS = 200
 """Longer curves are thinned before they are stored; what is read off them is computed from all points."""
 
@@ -58,8 +59,9 @@ class Group:
         }
         self.table = stack.Table(self.step, self.each, device)
         self.points = self.training.steps // self.training.evaluate_every + 1
-        self.first_choice = max(0, self.points - BEST_OF_LAST)
+        self.eligible = BEST_OF_LAST
         if isinstance(rule := self.training.restart, Plateau):
+            self.eligible = self.points
             self.good = rule.above * stack.errors_of_zero(self.step, len(self.each), *self.splits["validation"])
         self.measure_sparsity = stack.over_members(stack.of_parameters(self.model, sparsity_error))
         self.snap = stack.snapping(self.model)
@@ -167,7 +169,7 @@ class Group:
         self.unmeasured.append({k: v.clone() for k, v in parameters.items()})
         if len(self.unmeasured) == MEASURED_AT_ONCE:
             self._measure()
-        if len(self.curves["validation"]) <= self.first_choice:
+        if len(self.curves["validation"]) <= self.points - self.eligible:
             return
         better = validation < self.best_validation  # false for NaN
         self.best_validation = torch.where(better, validation, self.best_validation)
@@ -254,7 +256,7 @@ class Group:
         steps = np.arange(curves["validation"].shape[1], dtype=np.int64) * self.training.evaluate_every
         kept = slice(None, None, -(-(len(steps) - 1) // MOST_POINTS) or 1)
         thresholds = np.array([run.training.task.threshold() for run in self.runs]).repeat(self.starts)
-        scores = self._snapped_scores() | read_off(steps, **curves, threshold=thresholds, last=BEST_OF_LAST)
+        scores = self._snapped_scores() | read_off(steps, **curves, threshold=thresholds, last=self.eligible)
         scores |= {"threshold": thresholds, "restarts": self.restarts}
         chosen = np.arange(len(self.each))
         if self.starts > 1:
