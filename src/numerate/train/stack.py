@@ -319,7 +319,7 @@ def stuck(rule: Plateau, every: int, curves: np.ndarray, since: np.ndarray, good
     """
     points, found = curves.shape[1], np.zeros(len(curves), bool)
     first = -(-since // every)  # of the evaluations of the present parameters
-    old = np.flatnonzero(points - first >= rule.window)
+    old = np.flatnonzero((points - first >= rule.window) & ~(curves[:, -1] <= good))  # solved ones live longest
     if len(old):
         place = np.arange(int(first[old].min()), points)
         life, middle = curves[old, place[0] :], ((first[old] + points) // 2)[:, None]
