@@ -88,8 +88,8 @@ def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             (a, c, b), part = _of_model(place, parts, x, result, bias)
             first, last = rows * part // parts, rows * (part + 1) // parts
             sizes, stride = _numbers(last - first, depth, columns), ctypes.c_int64(a.stride(0))
-            right, added = native.pointer(rights[place // parts]), None if b is None else _address(b)
-            library.affine(*sizes, _address(a[first:last]), stride, right, added, _address(c[first:last]))
+            right = native.pointer(rights[place // parts])
+            library.affine(*sizes, _address(a[first:last]), stride, right, _address(b), _address(c[first:last]))
 
     native.over_parts(work, models * parts, threads)
     return result
@@ -118,8 +118,8 @@ def _numbers(*values: int) -> list[ctypes.c_int64]:
     return [ctypes.c_int64(value) for value in values]
 
 
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
+def _address(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 # ---------------------------------------------------------------- a linear map as a differentiable function
