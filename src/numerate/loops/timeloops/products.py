@@ -35,6 +35,11 @@ def preamble(dtype: torch.dtype) -> str:
     return f"{_PRELUDES[dtype]}\n{source_file('rows.hpp')}"
 
 
+def multiplies(tensor: Tensor) -> bool:
+    """Whether there are products for a tensor of this type and device."""
+    return tensor.device.type == "cpu" and tensor.dtype in _PRELUDES
+
+
 @cache
 def products(dtype: torch.dtype) -> ctypes.CDLL:
     """``pack``, ``multiply`` and their like for numbers of a type."""
@@ -126,15 +131,17 @@ def _address(tensor: Tensor | None) -> ctypes.c_void_p:
 
 
 class NativeProducts(TorchFunctionMode):
-    """Answers ``torch.nn.functional.linear`` on a CPU by :func:`linear`, for numbers of one type."""
+    """Answers ``torch.nn.functional.linear`` on a CPU by :func:`linear`, for numbers of one type, if it has these."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype = dtype
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.linear and not kwargs and all(t is None or t.dtype == self.dtype for t in args):
-            return linear(*args)
+        if func is F.linear and not kwargs:
+            tensors = [t for t in args if t is not None]
+            if all(t.dtype == self.dtype and multiplies(t) for t in tensors):
+                return linear(*args)
         return func(*args, **(kwargs or {}))
 
 

@@ -24,7 +24,15 @@ from numerate.loops.kernel.values import RowArray
 from numerate.loops.printers.rows import CppRowPrinter
 from numerate.loops.timeloops import tuning
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
-from numerate.loops.timeloops.products import correlated, models_in_front, packed, preamble, products, source_file
+from numerate.loops.timeloops.products import (
+    correlated,
+    models_in_front,
+    multiplies,
+    packed,
+    preamble,
+    products,
+    source_file,
+)
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.toolchain import native
 from numerate.torch_internals import is_batch_of_gradients, is_mapped
@@ -61,14 +69,14 @@ class Walk:
         batch, later = self.batch, history.shape[-2] - self.batch
         if self.packed:
             known = torch.cat((initial, history), -2).index_select(-2, self.previous(history.device))
-            return dgh.mT @ known if history.is_cuda else correlated(dgh, known)
+            return correlated(dgh, known) if multiplies(history) else dgh.mT @ known
         first, rest = (later, 0) if self.reverse else (0, batch)  # where rows with and without a step before them begin
         begin, go_on, before = (
             dgh.narrow(-2, first, batch),
             dgh.narrow(-2, rest, later),
             history.narrow(-2, batch - rest, later),
         )
-        if not history.is_cuda:
+        if multiplies(history):
             return correlated(begin, initial) + correlated(go_on, before)
         added = torch.baddbmm if dgh.dim() == 3 else torch.addmm
         return added(begin.mT @ initial, go_on.mT, before)
