@@ -112,7 +112,7 @@ class Solver:
         clean = replace(few, noise=0.0)
         if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
-        if not (self.pool.explained or self.pool.gaussian):
+        if not (self.pool.plain or self.pool.gaussian):
             self.rest(clean)
 
     def relevant(self, view: View) -> View:
