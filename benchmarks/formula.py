@@ -4,6 +4,7 @@ python -m benchmarks.formula                                   every suite at it
 python -m benchmarks.formula feynman --noise 0.01 --seeds 3    one suite with one noise
 python -m benchmarks.formula feynman --who numerate pyoperon   peers in the same run
 python -m benchmarks.formula --jobs 14 --limit 500             on many cores; what is not done in time is left out
+python -m benchmarks.formula --seeds 10 --out rows.jsonl       can be interrupted; the same command goes on
 """
 
 import argparse
@@ -34,6 +35,7 @@ class Task:
     """One problem of a suite, for one program."""
 
     suite: str
+    label: str  # of the suite in the tables
     seed: int
     name: str
     noise: float
@@ -46,9 +48,11 @@ def main() -> None:
     if options.show:
         print(table([json.loads(line) for file in options.show for line in file.read_text().splitlines()]))
         return
-    rows = []
+    tasks = _tasks(options)
+    rows = _finished(options.out, tasks)
+    done = {_of_row(row) for row in rows}
     out = options.out.open("a") if options.out else None
-    for row in _rows(_tasks(options), options.jobs, options.limit):
+    for row in _rows([task for task in tasks if _of_task(task) not in done], options.jobs, options.limit):
         rows.append(row)
         if out:
             print(json.dumps(row), file=out, flush=True)
@@ -63,13 +67,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--noise", type=float, nargs="+", help="times the root mean square of y")
     parser.add_argument("--seconds", type=float, default=10.0, help="of CPU time for each problem")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="only each so-manyth problem")
     parser.add_argument("--offset", type=int, default=0, help="where to start with --every")
     parser.add_argument("--only", nargs="+", help="names of problems")
     parser.add_argument("--who", nargs="+", default=["numerate"], choices=["numerate", *PEERS])
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--limit", type=float, default=np.inf, help="seconds of wall time for the whole run")
-    parser.add_argument("--out", type=Path, help="append one JSON line for each problem")
+    parser.add_argument("--out", type=Path, help="one JSON line for each problem; what the file has is not run again")
     parser.add_argument("--show", type=Path, nargs="+", help="only the table of results written with --out")
     parser.add_argument("--quiet", action="store_true", help="the table alone")
     options = parser.parse_args()
@@ -82,14 +87,30 @@ def _options() -> argparse.Namespace:
 def _tasks(options: argparse.Namespace) -> list[Task]:
     """Seed by seed, so that a run cut short has all problems of the first seeds."""
     return [
-        Task(suite, seed, problem.name, noise, who, options.seconds)
-        for seed in range(options.seeds)
+        Task(suite, problem.suite, seed, problem.name, noise, who, options.seconds)
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
         for suite in options.suites
         for number, problem in enumerate(_problems(suite, 0))
         if number % options.every == options.offset and (not options.only or problem.name in options.only)
         for noise in options.noise or NOISES.get(suite, [0.0])
         for who in options.who
     ]
+
+
+def _of_task(task: Task) -> tuple:
+    return task.label, task.seed, task.name, task.noise, task.who
+
+
+def _of_row(row: dict) -> tuple:
+    return tuple(row[key] for key in ("suite", "seed", "name", "noise", "who"))
+
+
+def _finished(out: Path | None, tasks: list[Task]) -> list[dict]:
+    """The rows of these tasks that ``out`` has, from an earlier run."""
+    if out is None or not out.exists():
+        return []
+    wanted = {_of_task(task) for task in tasks}
+    return [row for line in out.read_text().splitlines() if _of_row(row := json.loads(line)) in wanted]
 
 
 @lru_cache(maxsize=24)
