@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from fractions import Fraction as Fr
+from typing import Any
 
 import numpy as np
 import pytest
 import sympy as sp
+from scipy.stats import anderson
 
 from numerate.discover import expressions as ex
 from numerate.discover import search
@@ -13,7 +15,7 @@ from numerate.discover.clock import Clock
 from numerate.discover.few import Few
 from numerate.discover.groups import find_groups
 from numerate.discover.monomial import monomials
-from numerate.discover.noise import is_gaussian, noise_level
+from numerate.discover.noise import anderson_darling, is_gaussian, noise_level
 from numerate.discover.pool import Pool
 from numerate.discover.refit import Fit, refit
 from numerate.discover.rounding import before_sums, merged, round_constants
@@ -62,9 +64,24 @@ def test_an_input_left_out_is_not_noise():
 
 
 def test_normal_residuals_are_told_from_a_wave():
-    assert is_gaussian(normal(1000))
-    assert not is_gaussian(np.sin(100 * np.random.default_rng(0).uniform(0, 9, 1000)))  # kurtosis 3/2
-    assert not is_gaussian(normal(50))  # too few to tell
+    X = box(1000, 2, 0.0, 9.0)
+    assert is_gaussian(normal(1000), X)
+    assert not is_gaussian(np.sin(100 * X[:, 0]), X)  # kurtosis 3/2
+    assert not is_gaussian(normal(50), X[:50])  # too few to tell
+
+
+def test_a_wave_with_a_factor_shows_in_its_squares():
+    X = np.random.default_rng(0).uniform(0.6, 1.4, (1000, 2))
+    wave = X[:, 1] * np.sin(np.outer(X[:, 0], [911, 1217, 1423])).sum(1)  # kurtosis 2.99
+    assert not is_gaussian(wave, X)
+    assert is_gaussian(np.random.default_rng(0).permutation(wave), X)  # the same values on any rows
+
+
+def test_the_distance_from_a_normal_distribution_is_that_of_scipy():
+    z = np.random.default_rng(0).uniform(size=300)
+    z = (z - z.mean()) / z.std(ddof=1)
+    known: Any = anderson(z, "norm", method="interpolate")
+    assert anderson_darling(z) == pytest.approx(known.statistic)
 
 
 # ---- views and candidates -------------------------------------------------------------------------------------------

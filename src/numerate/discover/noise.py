@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import log_ndtr
 
 from numerate.discover import polynomials as poly
 from numerate.discover.view import View
 
 SMOOTH = 1e-6  # of the scale of y: a polynomial that comes so close leaves no noise
+ONE_PERCENT = 1.035  # of Anderson and Darling's statistic, mean and variance estimated (Stephens, 1986)
 SMALL = 0.03  # of the scale of y: noise up to which log t, 1/t and t^2 keep it even and unbiased
 
 
@@ -50,12 +52,12 @@ def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) 
                 continue
             found = fits.levels[d], fits.residual(d)
             if name == "id" and found[0] < 0.5 * v.scale and _without_structure(X, found[1]):
-                return Noise(float(found[0]), is_gaussian(found[1]))
+                return Noise(float(found[0]), is_gaussian(found[1], v.P))
             lowest = min(lowest, found, key=lambda f: f[0])
     level, residual = lowest
     if residual is None or not _without_structure(X, residual):
         return None
-    return Noise(float(level), is_gaussian(residual))
+    return Noise(float(level), is_gaussian(residual, v.P))
 
 
 class SmoothFits:
@@ -104,16 +106,26 @@ def _without_structure(X: np.ndarray | None, residual: np.ndarray) -> bool:
     return X is None or is_noise(X, residual)
 
 
-def is_gaussian(residual: np.ndarray, fewest: int = 200) -> bool:
-    """Whether skewness and kurtosis are those of a normal distribution within three standard errors.
+def is_gaussian(residual: np.ndarray, X: np.ndarray, fewest: int = 200) -> bool:
+    """Whether residuals are normally distributed, equally on all rows of X: (n, k).
 
-    A wave too fine for any polynomial leaves residuals without structure, too, but of another distribution. Too few
-    rows cannot tell: False.
+    A wave too fine for any polynomial leaves residuals without structure, too, but of another distribution, or as large
+    as its factor is. Tests: skewness and kurtosis within three standard errors, Anderson and Darling's statistic below
+    its one-percent point, squared residuals without structure. Too few rows cannot tell: False.
     """
     n = len(residual)
     z = (residual - residual.mean()) / (residual.std() + 1e-300)
     skewness, kurtosis = abs(np.mean(z**3)) / np.sqrt(6 / n), abs(np.mean(z**4) - 3) / np.sqrt(24 / n)
-    return bool(n >= fewest and skewness < 3 and kurtosis < 3)
+    if n < fewest or skewness > 3 or kurtosis > 3 or anderson_darling(z) > ONE_PERCENT:
+        return False
+    return is_noise(X, z**2 - np.mean(z**2))
+
+
+def anderson_darling(z: np.ndarray) -> float:
+    """Distance of standardised values from the normal distribution; heavy on the tails."""
+    z, n = np.sort(z), len(z)
+    tails = log_ndtr(z) + log_ndtr(-z[::-1])
+    return float(-n - np.sum((2 * np.arange(n) + 1) * tails) / n)
 
 
 def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool:

@@ -61,8 +61,7 @@ class Pool:
         self.floor = FLOOR  # errors below this count as this
         self.exact_only = False  # nothing but a fit to the last digits ends the search
         self.patience = 1.0  # of the work until the first such formula
-        self.plain = False  # whether the best formula has simple constants and leaves nothing with a structure
-        self.explained = False  # whether that is, besides, normally distributed
+        self.explained = False  # whether the best formula has simple constants and leaves normally distributed noise
         self._seen: set[ex.Tree] = set()
         self._least = np.inf  # error on the rows that candidates are tried on first
         self._settled: float | None = None
@@ -153,8 +152,7 @@ class Pool:
         self._left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
         if self._left_over:
             self.noise = min(self.best.error, np.inf if self.noise is None else self.noise)
-        self.plain = self._left_over and self._odd(self.best, 0.0) == 0
-        self.explained = self.plain and is_gaussian(r)
+        self.explained = self._left_over and self._odd(self.best, 0.0) == 0 and is_gaussian(r, self.X)
 
     @property
     def solved(self) -> bool:

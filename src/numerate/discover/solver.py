@@ -112,8 +112,10 @@ class Solver:
         clean = replace(few, noise=0.0)
         if self.pool.noise is not None and not (self.pool.explained or self.pool.gaussian):
             self.exactly(clean)
-        if not (self.pool.plain or self.pool.gaussian):
+        if not (self.pool.explained or self.pool.gaussian):
             self.rest(clean)
+            if few.k < view.k:  # an input inside a fast wave passes for an idle one
+                Solver(self.pool, self.clock, self.seed).rest(replace(view, noise=0.0))
 
     def relevant(self, view: View) -> View:
         """Sums of few features first; where some inputs have nothing to do with the target, the search without them.
