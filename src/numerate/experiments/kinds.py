@@ -11,14 +11,14 @@ from numerate.experiments.nalu2018.word_models import FactorAndTerm, number_read
 from numerate.experiments.nau2020.digit_models import digit_network
 from numerate.experiments.primer2022.deciding import Branch, Fold, Relax, Tally
 from numerate.experiments.primer2022.digit_compare import pair_network
+from numerate.experiments.ur2020.figure12 import refined_model, uniform_model
 from numerate.experiments.ur2020.images import regularised_model
 from numerate.experiments.ur2020.language import word_model
-from numerate.experiments.ur2020.synthetic import saturated_model
 from numerate.train.kinds import Kinds, kinds, listed
 
 MODELS = (
     two_layers, sequence_model, recurrent, series_network, digit_network, pair_network, Branch, Fold, Relax, Tally,
-    saturated_model, regularised_model, word_model, deep_model, number_reader, FactorAndTerm, last_number,
+    refined_model, uniform_model, regularised_model, word_model, deep_model, number_reader, FactorAndTerm, last_number,
 )  # fmt: skip
 """Functions of the experiments that make a model; one that is missing here is not shown as a formula."""
 

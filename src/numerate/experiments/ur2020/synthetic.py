@@ -1,26 +1,22 @@
-"""Figures 4 and 5: copying and adding, and forget gates before and after. Figure 12: can gates learn to forget?"""
+"""Figures 4 and 5: copying and adding, and forget gates before and after."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from numerate.experiments.experiment import Experiment, Options, Work
-from numerate.experiments.models import sequence_model
 from numerate.experiments.pages import picture_page
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.experiments.ur2020 import forget, runs
-from numerate.experiments.ur2020.units import KINDS, SHORT, layer, recipes, unit_names
-from numerate.recurrent import SequenceModel
+from numerate.experiments.ur2020.units import KINDS, SHORT, recipes, unit_names
 from numerate.report import Claim, Page, TextTable
 from numerate.results import Row
 from numerate.tasks import Adding, CopyLast
-from numerate.train import Adam, NetworkTraining
+from numerate.train import NetworkTraining
 
 MemoryTask = CopyLast | Adding
 SEEDS = {"smoke": 1, "quick": 2, "paper": 3}
@@ -143,112 +139,6 @@ def figure5_claims(gates: Gates, options: Options) -> list[Claim]:
     ]
 
 
-# ---------------------------------------------------------------- Figure 12
-
-FORGETTING = {"smoke": Adding(12, 2, 1), "quick": Adding(500), "paper": Adding(500)}
-HIGH = 6.0
-STARTED = ("LSTM", "R-LSTM", "UR-LSTM")
-
-
-def saturated_model(inputs: int, outputs: int, *, hidden: int, bias: float) -> SequenceModel:
-    """UR-LSTM whose own vector starts at one value in place of uniform gates."""
-    model = sequence_model(inputs, outputs, layer=layer("LSTM", "UR", hidden, 2), read="last")
-    with torch.no_grad():
-        model.layer.parts()["gate_bias"].fill_(bias)
-    return model
-
-
-def forgetting_trainings(options: Options) -> list[NetworkTraining]:
-    task, hidden = FORGETTING[options.size], {"smoke": 8}.get(options.size, 64)
-    adam = Adam(1e-4, clip="norm", limit=1.0)
-    known = {
-        name: Recipe(partial(sequence_model, layer=layer("LSTM", kind, hidden, 2, forget_bias=HIGH), read="last"), adam)
-        for name, kind in (("LSTM", "-"), ("R-LSTM", "R"))
-    }
-    known["UR-LSTM"] = Recipe(partial(saturated_model, hidden=hidden, bias=HIGH), adam)
-    steps = {"smoke": 3}.get(options.size, 10_000)
-    return [
-        training(
-            recipe,
-            task,
-            steps,
-            {"unit": name, "task": "adding"},
-            options,
-            smoke=1,
-            quick=1,
-            paper=3,
-        )
-        for name, recipe in choose_recipes(options.units, known).items()
-    ]
-
-
-@dataclass(frozen=True)
-class Started:
-    """The runs, and by unit: its forget gates, its median loss at the end, and whether its median run is solved."""
-
-    rows: Sequence[Row]
-    found: dict[str, forget.Forgetting]
-    left: dict[str, float]
-    solved: dict[str, bool]
-
-    @classmethod
-    def of(cls, work: Work, rows: Sequence[Row]) -> "Started":
-        groups = runs.by_unit(rows)
-        left = {unit: runs.middle(runs.last_losses(members)) for unit, members in groups.items()}
-        solved = {unit: bool(np.isfinite(runs.middle(runs.times(members)))) for unit, members in groups.items()}
-        return cls(rows, forget.found_in(work, rows), left, solved)
-
-    @property
-    def shortest(self) -> dict[str, float]:
-        """The shortest timescale after training."""
-        return {unit: float(of.timescales[0]) for unit, of in self.found.items()}
-
-
-def draw_figure12(started: Started, options: Options) -> Page:
-    rows, found = started.rows, started.found
-    low = min(0.9, *(float(min(of.before.min(), of.after.min())) for of in found.values()))
-    lines = [
-        [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{started.shortest[unit]:,.1f}", f"{started.left[unit]:.1%}"]
-        for unit, of in found.items()
-    ]
-    header = ["gate", "shortest timescale before", "after", "loss left"]
-    return Page(
-        "UR gates, Figure 12: forgetting after an extremal start",
-        pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],
-        tables=[TextTable("From mean forget activations", header, lines), runs.table(rows)],
-    )
-
-
-def figure12_claims(started: Started, options: Options) -> list[Claim]:
-    found, left, solved, shortest = started.found, started.left, started.solved, started.shortest
-    ran = options.size != "smoke" and options.steps is None
-    refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
-    numbers = ", ".join(
-        f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
-    )
-    pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
-    both = "LSTM" in found and "UR-LSTM" in found
-    return [
-        Claim(
-            "R-LSTM is able to solve the task; so is UR-LSTM, by the caption (our test: the median run of one of "
-            "them has a test error below 0.01).",
-            f"{numbers}.",
-            any(solved[unit] for unit in refined) if refined and ran else None,
-        ),
-        Claim(
-            "The LSTM is stuck after 10,000 iterations (our test: its median run is not solved).",
-            f"{numbers}.",
-            not solved["LSTM"] if "LSTM" in found and ran else None,
-        ),
-        Claim(
-            "The smallest forget unit of UR-LSTM after training has a timescale over an order of magnitude smaller "
-            "than that of the LSTM.",
-            f"shortest timescales: {pairs}.",
-            shortest["LSTM"] > 10 * shortest["UR-LSTM"] if both and ran else None,
-        ),
-    ]
-
-
 EXPERIMENTS = [
     Experiment(
         id="ur2020/figure4",
@@ -269,14 +159,5 @@ EXPERIMENTS = [
         reasons=reasons("ur2020", "synthetic"),
         quick_reasons=reasons("ur2020", "synthetic-quick"),
         units=LSTMS,
-    ),
-    Experiment(
-        id="ur2020/figure12",
-        title="Figure 12: forgetting after an extremal start",
-        trainings=forgetting_trainings,
-        show=picture_page(draw_figure12, figure12_claims, prepare=Started.of),
-        about=about("ur2020", "figure12"),
-        reasons=reasons("ur2020", "forgetting"),
-        units=STARTED,
     ),
 ]
