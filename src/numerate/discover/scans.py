@@ -184,7 +184,11 @@ class Beside:
 
 
 def surroundings(view: View, i: int) -> Iterator[Beside]:
-    """For one input: a constant; a line with a logarithm or an inverse; these times the input. For more: a quadratic and logarithms."""
+    """Columns beside the constant.
+
+    For one input: a constant; a line with a logarithm or an inverse; these times the input. For more: a quadratic and
+    logarithms.
+    """
     V, pos = view.variables, view.positive
     logs = [("log", x) for x, p in zip(V, pos) if p]
     if view.k == 1:
