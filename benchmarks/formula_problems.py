@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import sympy as sp
 
-from benchmarks import formula_laws, formula_unseen
+from benchmarks import formula_laws, formula_textbook, formula_unseen
 
 HERE = Path(__file__).parent / "data"
 FUNCTIONS = {
@@ -224,6 +224,10 @@ def laws_b(seed: int, n: int = 1000) -> Iterator[Problem]:
     return _written(dict(list(formula_laws.MORE.items())[1::2]), "laws B", seed, n)
 
 
+def laws_c(seed: int, n: int = 400) -> Iterator[Problem]:
+    return _written(formula_textbook.LAWS, "laws C", seed, n)
+
+
 def _written(formulas: dict[str, tuple[str, formula_laws.Ranges]], suite: str, seed: int, n: int) -> Iterator[Problem]:
     for k, (name, (text, ranges)) in enumerate(formulas.items()):
         yield drawn(name, suite, text, ranges, (seed, k), n)
@@ -245,4 +249,5 @@ SUITES: dict[str, Callable[[int], Iterator[Problem]]] = {
     "laws": laws,
     "laws-a": laws_a,
     "laws-b": laws_b,
+    "laws-c": laws_c,
 }

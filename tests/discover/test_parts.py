@@ -14,6 +14,7 @@ from numerate.discover.curves import curves
 from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.dimensions import groups_from
 from numerate.discover.factor import factors
+from numerate.discover.few import Few
 from numerate.discover.formula import Dimensions
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import is_noise, noise_level
@@ -284,6 +285,13 @@ def test_factor_of_a_signed_target():
     tree, others = factors(root(X, y))[0]
     assert tree == ("cos", X0)
     assert others == [1, 2]
+
+
+def test_an_input_as_exponent_is_a_simple_factor_under_noise():
+    X = box(300, 2, 0.2, 2.5)
+    y = X[:, 1] ** 2 * X[:, 0] ** -X[:, 1]
+    noisy = root(X, y + 0.01 * y.std() * np.random.default_rng(1).normal(size=300))
+    assert solves(Few(noisy, Clock(10), True, None, 300).simple_products(), X, y)
 
 
 def test_all_pairs_find_the_two_right_columns():

@@ -4,6 +4,7 @@ from fractions import Fraction as Fr
 
 import numpy as np
 import pytest
+import sympy as sp
 
 from numerate.discover import expressions as ex
 from numerate.discover import spans
@@ -12,11 +13,14 @@ from numerate.discover.empirical import empirical_fits, in_inputs
 from numerate.discover.groups import Groups
 from numerate.discover.implicit import common_factor, implicit_quadratics
 from numerate.discover.merges import combined, find_merge, merged, monomial_ratio
+from numerate.discover.mixing import mixed_inputs, share
+from numerate.discover.pool import Pool, Solved
 from numerate.discover.products import product_fits
 from numerate.discover.refit import refit
 from numerate.discover.scans import scan, scan_fits
 from numerate.discover.search import search
 from numerate.discover.separate import simplified
+from numerate.discover.solver import Solver
 from numerate.discover.view import OUTER, root
 
 X0, X1, X2 = ex.var(0), ex.var(1), ex.var(2)
@@ -91,6 +95,11 @@ def test_the_ratio_of_derivatives_of_a_sum_of_squares_is_a_quotient():
         (lambda x: 0.01 * (10 - x) / (np.exp((10 - x) / 10) - 1), -40, 9),
         (lambda x: 3 + 0.4 * x**0.37, 1, 50),
         (lambda x: 2 + 0.3 * np.sin(1.7 * x) + x, 0, 9),
+        (lambda x: 24 / x + 3.6 * x**-0.313, 0.5, 800),
+        (lambda x: 90 * np.arcsin(0.47 * x), 0.2, 1.9),
+        (lambda x: 1.5 + 0.8 * np.arctan(0.37 * x), 0.5, 9),
+        (lambda x: 4 - 1.3 * np.log(1 + 0.23 * x**2), 0.5, 9),
+        (lambda x: 2 + 0.7 * np.sqrt(1 + 0.31 * x**2), 0.5, 9),
     ],
 )
 def test_scans_find_one_constant_at_any_scale(f, low, high):
@@ -111,6 +120,55 @@ def test_scans_do_not_fit_noise():
     X = box([(1, 3)])
     y = np.exp(X[:, 0]) + 0.01 * np.random.default_rng(1).normal(size=500)
     assert list(scan_fits(root(X, y), Clock(10), None)) == []
+
+
+# ---- from one input to another --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_law_between_two_inputs_is_seen_as_the_share_of_the_way(noise):
+    X = box([(10, 30), (60, 200), (0.5, 2), (0.1, 1)], 400)
+    a, b, k, t = X.T
+    y = a + (b - a) * np.exp(-k * t)
+    views = list(mixed_inputs(root(X, y + noise * y.std() * np.random.default_rng(1).normal(size=400)), Clock(10)))
+    assert len(views) == 2
+    for view, f in zip(views, (np.exp(-k * t), 1 - np.exp(-k * t))):
+        np.testing.assert_array_equal(view.P, X[:, 2:])
+        np.testing.assert_allclose(view.t, f, atol=0.1 * bool(noise))
+
+
+def test_the_share_of_the_way_leads_back_to_the_law():
+    X = box([(10, 30), (60, 200), (0.5, 2), (0.1, 1)], 400)
+    a, b, k, t = X.T
+    law = share(root(X, a), 0, 1).lift(("exp", ex.mul(ex.fixed(-1.0), X0, X1)))
+    np.testing.assert_allclose(ex.column(law, X), a + (b - a) * np.exp(-k * t))
+
+
+def test_no_share_of_the_way_where_the_ends_enter_otherwise():
+    X = box([(1, 3), (4, 9), (0.5, 2)], 400)
+    a, b, t = X.T
+    assert list(mixed_inputs(root(X, a * b * np.exp(-t) + np.sqrt(a / b)), Clock(10))) == []
+
+
+def test_infiltration_between_two_rates_is_found_under_noise():
+    X = box([(20, 90), (2, 15), (0.5, 4), (0.1, 2)], 400)
+    a, b, k, t = X.T
+    y = b + (a - b) * np.exp(-k * t)
+    noisy = y + 0.01 * np.sqrt(np.mean(y**2)) * np.random.default_rng(1).normal(size=400)
+    found = search(X, noisy, names=["x0", "x1", "x2", "x3"], seconds=10, seed=0).best.expression
+    f = sp.lambdify(sp.symbols("x0:4"), found, "numpy")
+    np.testing.assert_allclose(f(*X.T), y, rtol=1e-9)
+
+
+def test_the_logarithm_of_the_target_is_a_law_of_its_own():
+    X = box([(1, 3), (0.001, 0.1), (0.3, 0.9)], 400)
+    z, c, a = X.T
+    y = 10 ** (-0.509 * z**2 * np.sqrt(c) / (1 + 3.29 * a * np.sqrt(c)))
+    clock = Clock(10)
+    pool = Pool(X, y, None, clock)
+    with pytest.raises(Solved):
+        Solver(pool, clock, seed=0).exponent(root(X, y))
+    np.testing.assert_allclose(ex.column(pool.best.tree, X), y, rtol=1e-9)
 
 
 # ---- products -------------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def build(X: np.ndarray, limit: int = 1500, allowed: frozenset[str] | None = Non
     _binomials(X, V, small, sums, factors)
     _differences(k, small, factors, limit)
     _products(k, small, unary, sums, factors, limit)
+    _exponents(X, V, sums, factors)
     return sums, factors
 
 
@@ -119,6 +120,14 @@ def _functions(X: np.ndarray, V: list[ex.Tree], arguments: list[ex.Tree], sums: 
             sums.offer(("acos", a))
         sums.offer(("atan", a))
     return out
+
+
+def _exponents(X: np.ndarray, V: list[ex.Tree], sums: Features, factors: Features) -> None:
+    """One of two inputs to the power of the other."""
+    for i, j in ((0, 1), (1, 0)) if len(V) == 2 else ():
+        if (X[:, i] > 0).all():
+            for features in (sums, factors):
+                features.offer(("power", V[i], V[j]))
 
 
 def _shifted(V: list[ex.Tree], sums: Features) -> None:

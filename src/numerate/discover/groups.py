@@ -1,6 +1,6 @@
 """Dimensionless groups of a view: candidates by the index model, rounded, with the monomial in front."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -215,3 +215,11 @@ def _front_exponents(Z, y, t, H, free, residual) -> np.ndarray:
         if error < 1e-4 or not free:
             break
     return best[1]
+
+
+def by_input(row: list[Fraction], parts: Sequence[ex.Tree], count: int) -> list[Fraction]:
+    """Exponents of a view's inputs as exponents of the data's; the view's are some of these."""
+    out = [Fraction(0)] * count
+    for part, exponent in zip(parts, row):
+        out[part[1]] = exponent
+    return out

@@ -1,4 +1,4 @@
-"""One constant inside: g(t) from columns that hold x_i + c, exp(c x_i), x_i^c, sin(c x_i) or log(x_i)^c.
+"""One constant inside: g(t) from columns that hold x_i + c, exp(c x_i), x_i^c, f(c x_i), 1 + c x_i² or log(x_i)^c.
 
 All other constants are linear. For each c of a grid, fitted to the range of x_i, one factorisation says what is left of
 every target; the best are refined by Gauss-Newton on the projected problem. The columns are summed, or appear above and
@@ -16,6 +16,7 @@ from numerate.discover.clock import Clock
 from numerate.discover.polynomials import exponents
 from numerate.discover.view import View
 
+NARROW = 6  # columns beside the constant up to which a refinement costs next to nothing
 SURE = 1e-9  # what may be left of a target, relative to its spread
 OUTERS = ("id", "log", "inv", "sq", "exp", "rest", "more", "logit", "bose", "invsq", "sqrt")
 QUOTIENT_OUTERS = ("id", "log", "sq")
@@ -38,7 +39,7 @@ def families(x: np.ndarray, tree: ex.Tree, allowed: frozenset[str] | None) -> It
     low, high = float(x.min()), float(x.max())
     span = high - low
     ok = lambda *names: allowed is None or set(names) <= allowed  # noqa: E731
-    near = span * np.geomspace(0.01, 30.0, 26)
+    near = _distances(low, span)
     for sign, grid in ((1.0, near - low), (-1.0, near + high)):
         u = tree if sign > 0 else ex.mul(MINUS, tree)
         shifted = lambda c, u=u: ex.add(u, ex.const(c))  # noqa: E731
@@ -64,8 +65,30 @@ def families(x: np.ndarray, tree: ex.Tree, allowed: frozenset[str] | None) -> It
             rates = np.geomspace(0.2, 40.0, 24) / (1 / low - 1 / high)
             inverse = lambda c: ("exp", ex.mul(ex.const(c), ex.power(tree, -1)))  # noqa: E731
             yield Family("exp inverse", np.concatenate([rates, -rates]), lambda c: [inverse(c)])
+    yield from _scaled(x, tree, ok)
     if low > 1 and ok("log"):
         yield Family("log power", np.arange(-2.1, 3.2, 0.25), lambda c: [("power", ("log", tree), ex.const(c))])
+
+
+def _distances(low: float, span: float) -> np.ndarray:
+    """Of a pole from the range; nearer where the range is many times its lower end."""
+    nearest = min(0.01, max(0.3 * low / span, 1e-5)) if low > 0 else 0.01
+    return span * np.geomspace(nearest, 30.0, round(26 + 3.25 * np.log(0.01 / nearest)))
+
+
+def _scaled(x: np.ndarray, tree: ex.Tree, ok: Callable[..., bool]) -> Iterator[Family]:
+    """Functions of c x, and of 1 + c x²."""
+    far = float(np.abs(x).max())
+    times = lambda name: lambda c: [(name, ex.mul(ex.const(c), tree))]  # noqa: E731
+    for name, most in (("tanh", 12.0), ("atan", 30.0), ("asin", 0.99), ("tan", 0.98 * np.pi / 2)):
+        if ok(name):
+            yield Family(name, np.geomspace(0.05, 1.0, 26) * most / far, times(name))
+    grid = np.geomspace(0.05 / far**2, 50 / np.maximum(np.abs(x).min(), 0.05 * far) ** 2, 26)
+    square = lambda c: ex.add(ex.ONE, ex.mul(ex.const(c), ex.power(tree, 2)))  # noqa: E731
+    if ok("log"):
+        yield Family("log of square", grid, lambda c: [("log", square(c))])
+    if ok("sqrt"):
+        yield Family("root of square", grid, lambda c: [("sqrt", square(c))])
 
 
 def scan(
@@ -94,7 +117,7 @@ def scan(
         if A is not None:
             q = np.linalg.qr(outside(A))[0]
             sizes[row] = np.sqrt(np.maximum(1 - np.sum((q.T @ t) ** 2, 0), 0))
-    for i, c in _lowest(sizes, grid):
+    for i, c in _lowest(sizes, grid, base.shape[1] <= NARROW):
         c, left = _refined(columns, outside, t[:, i], c)
         if left * before[ids[i]] < sure and _inside(c, grid):
             yield int(ids[i]), c
@@ -106,12 +129,13 @@ def _inside(c: float, grid: np.ndarray) -> bool:
     return bool(grid.min() - 0.5 * np.ptp(grid) < c < grid.max() + 0.5 * np.ptp(grid) and abs(c) > 0.5 * sizes.min())
 
 
-def _lowest(sizes: np.ndarray, grid: np.ndarray, most: int = 4) -> list[tuple[int, float]]:
-    """Local minima along the grid, lowest first: (target, constant)."""
+def _lowest(sizes: np.ndarray, grid: np.ndarray, narrow: bool, most: int = 4) -> list[tuple[int, float]]:
+    """Local minima along the grid, lowest first: (target, constant); with few columns the first of every target."""
     padded = np.pad(sizes, ((1, 1), (0, 0)), constant_values=np.inf)
     low = (sizes <= padded[:-2]) & (sizes <= padded[2:]) & (sizes < 0.35)
     found = sorted((float(sizes[r, i]), int(i), float(grid[r])) for r, i in np.argwhere(low))
-    return [(i, c) for _, i, c in found[:most]]
+    firsts = {i: (left, i, c) for left, i, c in reversed(found)} if narrow else {}  # an approximant may come before
+    return [(i, c) for _, i, c in sorted({*found[:most], *firsts.values()})]
 
 
 def _refined(columns, outside, t: np.ndarray, c: float, steps: int = 12) -> tuple[float, float]:
@@ -160,12 +184,18 @@ class Beside:
 
 
 def surroundings(view: View, i: int) -> Iterator[Beside]:
-    """For one input: a constant; a line; a line, a logarithm and an inverse. For more: a quadratic and logarithms."""
+    """Columns beside the constant.
+
+    For one input: a constant; a line with a logarithm or an inverse; these times the input. For more: a quadratic and
+    logarithms.
+    """
     V, pos = view.variables, view.positive
     logs = [("log", x) for x, p in zip(V, pos) if p]
     if view.k == 1:
         yield Beside([ex.ONE], [ex.ONE])
         yield Beside([ex.ONE, V[0], *logs], [ex.ONE])
+        if pos[0]:
+            yield Beside([ex.ONE, V[0], ex.power(V[0], -1)], [ex.ONE])
         more = [*logs, *[ex.mul(V[0], log) for log in logs]] if pos[0] else [ex.power(V[0], 2)]
         yield Beside([ex.ONE, V[0], *more], [ex.ONE, V[0]])
         return

@@ -1,6 +1,6 @@
 """Which part of the search sees which view, in which order; views of views by recursion."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -19,12 +19,13 @@ from numerate.discover.empirical import empirical_fits
 from numerate.discover.factor import factors
 from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
-from numerate.discover.groups import Groups, find_groups
+from numerate.discover.groups import Groups, by_input, find_groups
 from numerate.discover.implicit import implicit_quadratics
 from numerate.discover.inner import dearer_fits, inner_fits
 from numerate.discover.large import large_fits
 from numerate.discover.merges import merged
 from numerate.discover.mixed import mixed_fits
+from numerate.discover.mixing import mixed_inputs
 from numerate.discover.monomial import monomials
 from numerate.discover.noise import Noise, noise_level
 from numerate.discover.pool import Pool, Solved
@@ -52,14 +53,6 @@ def _attempt(part: Callable[..., T], *arguments: Any) -> T | None:
         return part(*arguments)
     except np.linalg.LinAlgError:
         return None
-
-
-def _by_input(row: list[Fraction], parts: Sequence[ex.Tree], count: int) -> list[Fraction]:
-    """Exponents of a view's inputs as exponents of the data's; the view's are some of these."""
-    out = [Fraction(0)] * count
-    for part, exponent in zip(parts, row):
-        out[part[1]] = exponent
-    return out
 
 
 class Solver:
@@ -102,6 +95,7 @@ class Solver:
             with self.clock.share(share * self.clock.seconds):
                 self.solve(view, "")
             if not view.noise and not self.pool.explained:
+                self.exponent(few)
                 self.last(few)
                 for part in (self.again, self.exactly) if few.positive.all() else (self.exactly, self.again):
                     if not (self.pool.explained or (self.pool.gaussian and part == self.exactly)):
@@ -231,6 +225,7 @@ class Solver:
         self.plain(view, source)
         if not view.noise and not source.endswith("merged"):
             self.merge(view, source)
+        self.mixing(view, source)
         if view.k == 1:
             self.scan(view, source)
             self.curves(view, source)
@@ -275,6 +270,7 @@ class Solver:
         Sums of many columns and components that a polynomial has taken apart are approximants within the noise.
         """
         self.plain(view, source)
+        self.mixing(view, source)
         if view.k <= 2:
             self.few(view, source)
         if view.k == 1:
@@ -365,7 +361,7 @@ class Solver:
         for plan in (p for p in plans[:4] if not p.trivial):
             inner = plan.apply(view)
             if self.depth == 0 and not source and not self.groups:
-                self.groups = [_by_input(row, view.parts, self.pool.X.shape[1]) for row in plan.rows]
+                self.groups = [by_input(row, view.parts, self.pool.X.shape[1]) for row in plan.rows]
             self.solve(inner, f"{source} groups {len(plan.rows)}", grouped=True)
 
     def front(self, view: View, plan: Groups | None, source: str) -> None:
@@ -386,6 +382,19 @@ class Solver:
         if inner is not None:
             with self.clock.share(0.4 * self.clock.seconds):
                 self.solve(inner, f"{source} merged")
+
+    def mixing(self, view: View, source: str) -> None:
+        """From one input to another, by a share that depends on neither."""
+        for inner in _attempt(lambda: list(mixed_inputs(view, self.clock))) or [] if source in ("", " merged") else []:
+            with self.clock.share(0.15 * self.clock.seconds):
+                self.solve(inner, "mixing")
+
+    def exponent(self, view: View) -> None:
+        """The logarithm of the target as a law of its own."""
+        outer = view.outer("log")
+        if outer is not None and np.std(outer.t) > 0:
+            with self.clock.share(0.15 * self.clock.seconds):
+                self.solve(outer, "exponent")
 
     def differences(self, view: View, source: str) -> None:
         self.clock.spend((1 + view.k) * view.k * linear_work(1000, 80))
