@@ -184,13 +184,20 @@ def test_searches_that_overlap_leave_the_threads_of_others_alone():
     X, y, names = data(*LAWS["decay"])
     first_runs, second_runs, first_ended = Event(), Event(), Event()
 
+    def run(mine: Event, other: Event) -> None:
+        def tell(*_: object) -> None:
+            mine.set()
+            assert other.wait(60)
+
+        search(X, y, names=names, progress=tell)
+
     def first():
-        search(X, y, names=names, progress=lambda *_: first_runs.set() or second_runs.wait(60))
+        run(first_runs, second_runs)
         first_ended.set()
 
     def second():
         assert first_runs.wait(60)
-        search(X, y, names=names, progress=lambda *_: second_runs.set() or first_ended.wait(60))
+        run(second_runs, first_ended)
 
     with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(2) as executor:
         before = blas_threads()
