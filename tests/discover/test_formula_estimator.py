@@ -15,6 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 from numerate import FormulaRegressor
+from numerate.discover.run import distinct
 
 
 def pendulum(count=120, seed=0):
@@ -149,3 +150,18 @@ def test_units_name_the_constant():
     (constant,) = model.constants()
     assert constant.unit == "s m^-1/2"
     assert constant.name.startswith("2*pi/sqrt(g_n)")
+
+
+@pytest.mark.parametrize("values", [1000, 3], ids=["different", "often equal"])
+def test_rows_come_in_the_order_of_their_values_whatever_the_order_of_the_table(values):
+    rng = np.random.default_rng(0)
+    table = rng.integers(-values, values, (40, 3)) * 0.5
+    table[:, 0] = rng.permutation(table[:, 0] if values == 3 else np.arange(40.0))
+    weights = rng.uniform(1, 2, 40)
+    expected: dict[tuple[float, ...], float] = {}
+    for row, weight in zip(table.tolist(), weights):
+        expected[tuple(row)] = expected.get(tuple(row), 0.0) + weight
+    for order in (np.arange(40), rng.permutation(40)):
+        rows, joined = distinct(table[order], weights[order])
+        assert [tuple(row) for row in rows.tolist()] == sorted(expected)
+        np.testing.assert_allclose(joined, [expected[row] for row in sorted(expected)])

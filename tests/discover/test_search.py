@@ -1,15 +1,18 @@
 """The whole search on small problems."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from math import comb
+from threading import Event
 
 import numpy as np
 import pytest
 import sympy as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from numerate.discover import Dimensions, search
-from numerate.discover.clock import Clock, OutOfTime
+from numerate.discover import Dimensions, polynomials, search
+from numerate.discover.clock import Clock, OutOfTime, check_time
 from numerate.discover.pool import Pool
 from numerate.discover.solver import Solver
 from numerate.discover.view import root
@@ -161,19 +164,62 @@ def test_a_part_that_a_share_around_it_has_cut_off_is_run_again():
     assert runs == [0.0, 1.0]
 
 
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
 def test_the_search_works_on_one_thread_and_leaves_the_threads_of_others_alone():
     """Threads that wait for each other would use up the CPU time."""
     X, y, names = data(*LAWS["decay"])
     inside = []
-
-    def threads():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-
     with threadpool_limits(2, user_api="blas"):
-        before = threads()
-        search(X, y, names=names, progress=lambda *_: inside.append(max(threads())))
-        assert threads() == before
+        before = blas_threads()
+        search(X, y, names=names, progress=lambda *_: inside.append(max(blas_threads())))
+        assert blas_threads() == before
     assert set(inside) == {1}
+
+
+def test_searches_that_overlap_leave_the_threads_of_others_alone():
+    """The first to begin is the first to end: what the second found when it began is not what it has to restore."""
+    X, y, names = data(*LAWS["decay"])
+    first_runs, second_runs, first_ended = Event(), Event(), Event()
+
+    def run(mine: Event, other: Event) -> None:
+        def tell(*_: object) -> None:
+            mine.set()
+            assert other.wait(60)
+
+        search(X, y, names=names, progress=tell)
+
+    def first():
+        run(first_runs, second_runs)
+        first_ended.set()
+
+    def second():
+        assert first_runs.wait(60)
+        run(second_runs, first_ended)
+
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(2) as executor:
+        before = blas_threads()
+        for each in [executor.submit(first), executor.submit(second)]:
+            each.result()
+        assert blas_threads() == before
+
+
+def test_a_loop_without_a_clock_ends_with_the_time_of_the_running_search():
+    used = Clock(-1.0)
+    check_time()
+    with used.running(), pytest.raises(OutOfTime):
+        check_time()
+    assert used.cut
+    check_time()
+
+
+def test_a_table_that_time_has_cut_is_made_in_full_the_next_time():
+    polynomials.exponents.cache_clear()
+    with Clock(-1.0).running(), pytest.raises(OutOfTime):
+        polynomials.exponents(7, 3)
+    assert len(polynomials.exponents(7, 3)) == comb(7 + 3, 3) - 1
 
 
 def test_progress_reports_improvement():

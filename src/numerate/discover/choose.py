@@ -37,18 +37,27 @@ class Chooser:
     Args:
         X, y, weights: all rows; the first ``seen`` of them were searched.
         names: of the inputs.
+        fitted: how many of the rows constants are fitted to; None for all.
     """
 
     def __init__(
-        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, seen: int, names: Sequence[str]
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        seen: int,
+        names: Sequence[str],
+        fitted: int | None = None,
     ) -> None:
         self.X, self.y, self.weights, self.seen = X, y, weights, seen
+        self.fitted = slice(0, fitted)
         self.names = tuple(names)
         self.symbols = [sp.Symbol(n) for n in names]
 
     def formula(self, candidate: Candidate, rounded: bool = True) -> Formula:
         """The candidate with its idle terms dropped and its constants rounded."""
-        X, y, w = self.X, self.y, self.weights
+        X, y, w = self.X[self.fitted], self.y[self.fitted], self.weights
+        w = None if w is None else w[self.fitted]
         fit = Fit(candidate.tree, candidate.error, candidate.standard_errors)
         marks: dict[int, sp.Expr] = {}
         if rounded:
@@ -58,7 +67,7 @@ class Chooser:
         if expression.has(sp.zoo, sp.nan, sp.oo, sp.I):  # sympy joined constants into a pole that the floats are not
             marks = {}
             expression = ex.to_sympy(fit.tree, self.symbols)
-        return self._described(fit, marks, readable(expression, positive=bool((X > 0).all())))
+        return self._described(fit, marks, readable(expression, positive=bool((self.X > 0).all())))
 
     def _described(self, fit: Fit, marks: dict[int, sp.Expr], expression: sp.Expr) -> Formula:
         error = relative_error(fit.tree, self.X, self.y, self.weights)

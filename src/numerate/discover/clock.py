@@ -8,6 +8,7 @@ time itself only ends it.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class OutOfTime(Exception):
@@ -42,11 +43,24 @@ class Clock:
 
     def check(self) -> None:
         """Raise when the time is used, or when the present share of the work is done."""
+        self.check_time()
+        if self.work > self._until[-1]:
+            raise OutOfSlice
+
+    def check_time(self) -> None:
+        """Raise when the time is used."""
         if self.elapsed > self.seconds:
             self.cut = True
             raise OutOfTime
-        if self.work > self._until[-1]:
-            raise OutOfSlice
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Inside, :func:`check_time` asks this clock."""
+        token = _running.set(self)
+        try:
+            yield
+        finally:
+            _running.reset(token)
 
     @contextmanager
     def share(self, seconds: float) -> Iterator[None]:
@@ -68,6 +82,16 @@ class Clock:
         finally:
             self._until.pop()
         self.check()
+
+
+_running: ContextVar[Clock | None] = ContextVar("the clock of the search that is running", default=None)
+
+
+def check_time() -> None:
+    """Raise when the running search has used its time: for loops that are long and know no clock."""
+    clock = _running.get()
+    if clock is not None:
+        clock.check_time()
 
 
 def linear_work(rows: int, columns: int) -> float:

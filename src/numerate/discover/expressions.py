@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from numerate.discover.clock import check_time
+
 Tree = tuple[Any, ...]
 
 UNARY = {
@@ -94,6 +96,7 @@ def factors_outside(tree: Tree) -> Tree:
 
 def monomial(parts: Sequence[Tree], exponents: Iterable[Any]) -> Tree:
     """The product of parts[j] ** exponents[j]; 1 when all exponents are zero."""
+    check_time()
     factors = [power(p, Fraction(e).limit_denominator(12)) for p, e in zip(parts, exponents) if e]
     return mul(*factors) if factors else ONE
 
@@ -139,6 +142,7 @@ def value(tree: Tree, X: np.ndarray) -> Any:
 
 def column(tree: Tree, X: np.ndarray) -> np.ndarray:
     """As :func:`value`, always an array of length n."""
+    check_time()
     return np.broadcast_to(np.asarray(value(tree, X), float), (len(X),))
 
 

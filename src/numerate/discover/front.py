@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from numerate.discover import polynomials as poly
+from numerate.discover.clock import check_time
 from numerate.discover.groups import Groups
 from numerate.discover.index import fraction
 from numerate.discover.view import View
@@ -56,6 +57,7 @@ def _exponents(Z: np.ndarray, y: np.ndarray, free: list[int], H: np.ndarray) -> 
     a = np.zeros(Z.shape[1])
 
     def residual(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        check_time()
         Hw = H * np.exp(np.clip(Z @ a, -30, 30))[:, None]
         Q = np.linalg.qr(Hw / (np.linalg.norm(Hw, axis=0) + 1e-300))[0]
         return t - Q @ (Q.T @ t), Q

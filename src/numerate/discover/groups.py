@@ -9,7 +9,7 @@ import numpy as np
 from numerate.discover import expressions as ex
 from numerate.discover import index
 from numerate.discover import polynomials as poly
-from numerate.discover.clock import Clock, linear_work
+from numerate.discover.clock import Clock, check_time, linear_work
 from numerate.discover.view import View
 
 DEGREE = {1: 8, 2: 6, 3: 5, 4: 4}
@@ -153,6 +153,7 @@ def _with_front(
     )
 
     def residual(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        check_time()
         Hw = H * np.exp(np.clip(Z @ a, -30, 30))[:, None]
         Q = np.linalg.qr(Hw / np.linalg.norm(Hw, axis=0))[0]
         return t - Q @ (Q.T @ t), Q

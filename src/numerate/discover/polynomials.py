@@ -5,12 +5,15 @@ from math import comb
 
 import numpy as np
 
+from numerate.discover.clock import check_time
+
 
 @lru_cache(maxsize=256)
 def exponents(k: int, degree: int) -> tuple[tuple[int, ...], ...]:
     """All exponent vectors of k variables with total degree 1 to ``degree``, lowest degree first."""
 
     def go(j: int, left: int) -> list[tuple[int, ...]]:
+        check_time()
         return [()] if j == k else [(q, *rest) for q in range(left + 1) for rest in go(j + 1, left - q)]
 
     return tuple(sorted((e for e in go(0, degree) if any(e)), key=lambda e: (sum(e), e)))
@@ -53,6 +56,7 @@ def _powers(U: np.ndarray, exps: tuple[tuple[int, ...], ...]) -> list[list[np.nd
 
 
 def _product(table: list[list[np.ndarray]], e: tuple[int, ...], n: int) -> np.ndarray:
+    check_time()
     v = None
     for j, q in enumerate(e):
         if q:

@@ -13,7 +13,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import inner
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, check_time
 from numerate.discover.index import fraction
 from numerate.discover.view import View
 
@@ -50,9 +50,20 @@ def power_fits(view: View, clock: Clock, rows: int = 400) -> Iterator[ex.Tree]:
         yield from _emitted(view, offs[ok[j]], base, None, rows)
     norms = np.linalg.norm(F, axis=0)
     F, T = (F / (norms + 1e-300)).astype(np.float32), (T / (spread + 1e-300)).astype(np.float32)
-    left = 1 - (F.T @ T) ** 2
-    for i, j in sorted(np.argwhere(left < 1e-3), key=lambda p: left[p[0], p[1]])[:20]:
+    for i, j in _nearest(F, T, 20):
         yield from _emitted(view, offs[ok[j]], np.concatenate([base, U[:, [i]]], 1), trees[i], rows)
+
+
+def _nearest(F: np.ndarray, T: np.ndarray, most: int, block: int = 500) -> list[tuple[int, int]]:
+    """Pairs of a column of F and one of T, of unit length, that are nearly parallel; the nearest first."""
+    found: list[tuple[float, int, int]] = []
+    for start in range(0, F.shape[1], block):
+        check_time()
+        left = 1 - (F[:, start : start + block].T @ T) ** 2
+        near = np.argwhere(left < 1e-3)
+        near = near[np.argsort(left[near[:, 0], near[:, 1]], kind="stable")][:most]
+        found += [(float(left[i, j]), start + int(i), int(j)) for i, j in near]
+    return [(i, j) for _, i, j in sorted(found)[:most]]
 
 
 def _sums(P: np.ndarray) -> tuple[np.ndarray, list[ex.Tree]]:
@@ -63,9 +74,8 @@ def _sums(P: np.ndarray) -> tuple[np.ndarray, list[ex.Tree]]:
             columns.append(np.log(np.abs(u.values)))
             trees += [u.tree(j) for j in range(u.values.shape[1])]
         V = [ex.var(i) for i in range(P.shape[1])]
-        mixed = [
-            ex.add(x, ex.mul(s, (f, z))) for x in V for z in V for f in ("sin", "cos", "exp") for s in (ex.ONE, MINUS)
-        ]
+        functions = [ex.mul(s, (f, z)) for z in V for f in ("sin", "cos", "exp") for s in (ex.ONE, MINUS)]
+        mixed = list(islice((ex.add(x, f) for x in V for f in functions), SUMS))
         columns.append(np.log(np.abs(np.stack([ex.column(t, P) for t in mixed], 1))))
     L, trees = np.concatenate(columns, 1), trees + mixed
     good = np.asarray(np.isfinite(L).all(0))

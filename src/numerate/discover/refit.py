@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 
 from numerate.discover import expressions as ex
+from numerate.discover.clock import check_time
 from numerate.discover.tapes import to_tape
 from numerate.loops.least_squares import tape as least_squares
 from numerate.loops.toolchain import native
@@ -44,6 +45,7 @@ def refit(
         steps: at most so many Levenberg–Marquardt steps.
         held: constants (by position) that stay at a given value.
     """
+    check_time()
     return (refit_native if compiled() else refit_numpy)(tree, X, y, weights, steps, held)
 
 

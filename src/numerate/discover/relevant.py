@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from numerate.discover import expressions as ex
+from numerate.discover.clock import check_time
 from numerate.discover.stepwise import leftover
 from numerate.discover.view import View
 
@@ -81,9 +82,10 @@ def _significant(A: np.ndarray, owners: np.ndarray, t: np.ndarray) -> set[int]:
 
     A Wald test with White's standard errors (HC3): what the surface leaves may be larger in some rows than in others.
     """
+    check_time()
     n, p = A.shape
     A = A / (np.linalg.norm(A, axis=0) + 1e-300)
-    solve = np.linalg.pinv(A)  # (p, n)
+    solve = np.linalg.pinv(A.T @ A, rcond=1e-13, hermitian=True) @ A.T  # (p, n): a tenth of the time of pinv(A)
     c = solve @ t
     leverage = np.minimum(np.einsum("ij,ji->i", A, solve), 0.99)
     r = (t - A @ c) / (1 - leverage)

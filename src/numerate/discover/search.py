@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from numerate.discover.blas import one_thread
 from numerate.discover.choose import Chooser
 from numerate.discover.clock import Clock, OutOfSlice, OutOfTime
 from numerate.discover.dimensions import groups_from
@@ -13,6 +13,11 @@ from numerate.discover.formula import Dimensions, Formula, Found
 from numerate.discover.pool import Candidate, Pool, Solved
 from numerate.discover.solver import Solver
 from numerate.discover.view import root
+
+SEARCHED = 20_000  # rows that candidates are tried on; more change no choice and take their time
+FITTED = 60_000  # rows that constants are fitted to at the end, for each second
+FEWEST = 10_000  # of them, however few the seconds
+FINISH = 4e-6  # seconds that takes for each row
 
 
 def search(
@@ -39,12 +44,13 @@ def search(
         seed: the same seed gives the same formula, unless the time ends the search.
         progress: called with the best formula and the seconds used when the best improves.
     """
-    clock = Clock(0.9 * seconds)  # the rest is for approximations, rounding and the front
+    fitted = min(len(y), max(int(FITTED * seconds), FEWEST))
+    clock = Clock(0.9 * seconds - FINISH * fitted)  # the rest is for approximations, rounding and the front
     X, y = np.asarray(X, float), np.asarray(y, float)
     order = np.random.default_rng((seed, 0)).permutation(len(y))
     X, y, w = X[order], y[order], None if weights is None else np.asarray(weights, float)[order]
-    seen = len(y) - min(len(y) // 6, 400)
-    chooser = Chooser(X, y, w, seen, names)
+    seen = min(len(y) - min(len(y) // 6, 400), SEARCHED)
+    chooser = Chooser(X, y, w, seen, names, fitted)
 
     def improved(candidate: Candidate) -> None:
         if progress is not None:
@@ -57,13 +63,13 @@ def search(
     if dimensions is not None:
         plan = groups_from(dimensions)
         view, solver.groups = plan.apply(view), plan.rows
-    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):  # small problems: threads only wait
+    with one_thread(), np.errstate(all="ignore"):
         try:
-            with suppress(Solved, OutOfTime, OutOfSlice):
+            with suppress(Solved, OutOfTime, OutOfSlice), clock.running():
                 solver.start(view)
             if not pool.settled:  # no law, and perhaps no time left: what can be said about the table all the same
                 pool.clock = solver.clock = Clock(0.04 * seconds)
-                with suppress(Solved, OutOfTime, OutOfSlice):
+                with suppress(Solved, OutOfTime, OutOfSlice), solver.clock.running():
                     solver.approximate(view)
         except KeyboardInterrupt:
             if not pool.found:

@@ -11,6 +11,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
+from numerate.discover.clock import check_time
 from numerate.discover.rounding import simplest
 from numerate.discover.view import View
 
@@ -64,6 +65,7 @@ def interacting(H: np.ndarray, powers: np.ndarray, v: View, noise: float) -> lis
     gram, right = A.T @ A, A.T @ z
 
     def level(columns: np.ndarray) -> float:
+        check_time()
         G = gram[np.ix_(columns, columns)]
         c = np.linalg.lstsq(G + 1e-13 * np.trace(G) / len(G) * np.eye(len(G)), right[columns], rcond=None)[0]
         r = z - A[:, columns] @ c

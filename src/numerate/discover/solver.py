@@ -42,6 +42,7 @@ from numerate.discover.wide import wide_fits
 
 DEEPEST = 3
 MANY = 6  # inputs from which on some may have nothing to do with the target
+LINEAR = 4e7  # rows times squared inputs that the sum of all inputs is fitted to, for each second
 NEARLY = 1e-5  # noise below this, relative to the target: a component that is known nearly as well as the target
 
 T = TypeVar("T")
@@ -192,7 +193,8 @@ class Solver:
         self.once(name, lambda: self.offer(dearer_fits(view, self.clock, self.pool.allowed), name))
 
     def linear(self, view: View) -> None:
-        A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)
+        rows = int(LINEAR * self.clock.seconds / view.k**2)
+        A = np.concatenate([np.ones((len(view.t), 1)), view.P], 1)[: max(rows, 4 * view.k)]
         if A.shape[1] < 0.5 * len(A):
             tree = emit(view, A, [ex.ONE, *view.variables], len(A))
             self.offer([] if tree is None else [tree], "linear")

@@ -7,6 +7,7 @@ import numpy as np
 
 from numerate.discover import expressions as ex
 from numerate.discover import polynomials as poly
+from numerate.discover.clock import check_time
 from numerate.discover.view import View
 
 HALF = Fraction(1, 2)
@@ -97,6 +98,7 @@ def laurent_exponents(k: int, cost: float, exps: Sequence) -> list[tuple]:
 
     def go(j: int, left: float) -> Iterator[tuple]:
         if j == k:
+            check_time()
             yield ()
             return
         for q in (0, *exps):
@@ -106,6 +108,7 @@ def laurent_exponents(k: int, cost: float, exps: Sequence) -> list[tuple]:
                     yield (q, *rest)
 
     def price(e: tuple) -> tuple[float, int]:
+        check_time()
         return sum(1.5 if isinstance(q, Fraction) else abs(q) for q in e), sum(q < 0 for q in e)
 
     return sorted((e for e in go(0, cost) if any(e)), key=price)

@@ -12,7 +12,7 @@ from itertools import combinations, product
 import numpy as np
 
 from numerate.discover import expressions as ex
-from numerate.discover.clock import Clock
+from numerate.discover.clock import Clock, check_time
 from numerate.discover.dictionary import Features
 from numerate.discover.view import View
 
@@ -86,6 +86,7 @@ def _with_best(
     t: np.ndarray, F: np.ndarray, price: np.ndarray, chosen: list[int], distinct: float
 ) -> tuple[float, list[int]]:
     """What the chosen columns and the best one beside them leave, and these columns."""
+    check_time()
     Q = np.linalg.qr(F[:, chosen])[0]
     r = t - Q @ (Q.T @ t)
     length = 1 - np.sum((Q.T @ F) ** 2, 0)  # squared, of each unit column outside the span

@@ -7,7 +7,7 @@ matrices. Only what fits to the last digits counts, so that thousands of tests b
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -69,20 +69,25 @@ def made_by(view: View, recipe: Recipe) -> View | None:
 
 def recipes(view: View, most: int = 6000) -> list[Recipe]:
     """Outer functions alone, with a factor, with one term of coefficient one taken off, with two."""
+    return list(islice(_all_recipes(view), most))
+
+
+def _all_recipes(view: View) -> Iterator[Recipe]:
+    """Simplest first; of many inputs, far more than can be tried."""
     V, k = view.variables, view.k
     divisors = factors(view)
-    out = [Recipe(None, None, name) for name in spans.OUTERS]
-    out += [Recipe(None, m, name) for m in divisors for name in ("id", "sq", "log", "exp", "inv")]
+    yield from (Recipe(None, None, name) for name in spans.OUTERS)
+    yield from (Recipe(None, m, name) for m in divisors for name in ("id", "sq", "log", "exp", "inv"))
     terms = V + [ex.power(x, 2) for x in V] + [ex.mul(V[i], V[j]) for i, j in combinations(range(k), 2)]
     signed = [t for m in terms for t in (m, ex.mul(MINUS, m))]
-    out += [Recipe(s, None, name) for s in signed for name in ("exp", "sq", "inv", "log", "fourth", "cos", "sin")]
+    yield from (Recipe(s, None, name) for s in signed for name in ("exp", "sq", "inv", "log", "fourth", "cos", "sin"))
     pure = V + [ex.power(x, -1) for x in V]
-    out += [Recipe(s, m, name) for s in signed for m in pure for name in ("exp", "sq", "log")]
-    out += [Recipe(s, None, "sq", m) for s in (None, *signed[: 2 * k]) for m in divisors]
-    two = [(i, j) for i, j in combinations(range(len(signed)), 2) if i // 2 != j // 2]
-    out += [Recipe(ex.add(signed[i], signed[j]), None, name) for i, j in two for name in ("exp", "sq")]
-    out += [Recipe(s, None, name, m) for s in (None, *signed[: 2 * k]) for name in ("exp", "fourth") for m in divisors]
-    return out[:most]
+    yield from (Recipe(s, m, name) for s in signed for m in pure for name in ("exp", "sq", "log"))
+    yield from (Recipe(s, None, "sq", m) for s in (None, *signed[: 2 * k]) for m in divisors)
+    two = ((i, j) for i, j in combinations(range(len(signed)), 2) if i // 2 != j // 2)
+    yield from (Recipe(ex.add(signed[i], signed[j]), None, name) for i, j in two for name in ("exp", "sq"))
+    few = (None, *signed[: 2 * k])
+    yield from (Recipe(s, None, name, m) for s in few for name in ("exp", "fourth") for m in divisors)
 
 
 def factors(view: View) -> list[ex.Tree]:
