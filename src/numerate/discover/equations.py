@@ -1,5 +1,6 @@
 """Differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,8 @@ SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
 MOST_WORK = 300
 """Constants times steps between two points, up to which constants are refined."""
+MOST_EVALUATIONS = 50_000
+"""Of the right-hand side in a simulation. A wrong equation may have a pole, near which steps become ever smaller."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,12 @@ class Equations:
         from scipy.integrate import solve_ivp
 
         right, limit = self.derivative(), 1e6 * (1 + np.abs(np.asarray(start, float)).max())
+        count = itertools.count()
+
+        def counted(time: float, x: np.ndarray) -> np.ndarray:
+            if next(count) > MOST_EVALUATIONS:
+                raise ValueError("the solution cannot be followed")
+            return right(time, x)
 
         def escapes(_: float, x: np.ndarray) -> float:
             return float(limit - np.abs(x).max())
@@ -59,8 +68,8 @@ class Equations:
         options = {"method": "LSODA", "rtol": 1e-8, "atol": 1e-10, "events": escapes}
         try:
             with np.errstate(all="ignore"):
-                done = solve_ivp(right, (t[0], t[-1]), np.asarray(start, float), t_eval=t, **options)
-        except ValueError:  # not a number on the way
+                done = solve_ivp(counted, (t[0], t[-1]), np.asarray(start, float), t_eval=t, **options)
+        except ValueError:  # not a number on the way, or no end
             return np.asarray(start, float)[None]
         return done.y.T[np.isfinite(done.y.T).all(1)]
 
