@@ -10,7 +10,7 @@ import sympy
 from scipy.integrate import solve_ivp
 
 from numerate.discover import equations
-from numerate.discover.equations import integrate
+from numerate.discover.shooting import integrate
 from numerate.discover.parse import parse_formula
 from numerate.discover.slopes import Slopes
 from numerate.discover.trajectories import Trajectory, noise_level, smoothed
