@@ -14,7 +14,14 @@ from numerate.discover.formula import Formula, Found
 from numerate.discover.search import search
 from numerate.discover.shooting import integrate, pieces, polynomial_law
 from numerate.discover.slopes import DEGREE, MOST_TERMS, Slopes
-from numerate.discover.trajectories import CLEAN, Trajectory, as_trajectories, check_trajectories, smoothed
+from numerate.discover.trajectories import (
+    CLEAN,
+    Smoothed,
+    Trajectory,
+    as_trajectories,
+    check_trajectories,
+    smoothed,
+)
 
 EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
@@ -106,27 +113,29 @@ def equations(
     names = tuple(names or (f"x{i}" for i in range(trajectories[0].x.shape[1])))
     check_trajectories(trajectories, names)
     smooth = [smoothed(each) for each in trajectories]
-    states = np.concatenate([each.states.x[EDGE:-EDGE] for each in smooth])
-    slopes = np.concatenate([each.slopes[EDGE:-EDGE] for each in smooth])
-    errors = np.concatenate([each.slope_errors[EDGE:-EDGE] for each in smooth])
-    options = {"names": names, "seconds": seconds, "functions": functions}
-    known = [Slopes.of(states, slopes[:, i], errors[:, i], names) for i in range(len(names))]
+    known = _known_slopes(smooth, names)
     law = polynomial_law(trajectories, DEGREE) if any(each.error > CLEAN * each.size for each in known) else None
-    found: list[Found | None] = [None] * len(names)
     if law is not None:
-        start = law.formulas(names)
+        found: list[Found | None] = [None] * len(names)
+        fitted = refined(law.formulas(names), names, trajectories, trajectories)
     else:
-        start = []
-        for i, name in enumerate(names):
-            tell = None if progress is None else partial(progress, name)
-            formula, found[i] = _from_slopes(known[i], tell, {**options, "seed": (seed, i)})
-            start.append(formula)
-    fitted = refined(start, names, [each.states for each in smooth], trajectories)
-    if law is None:
+        options = {"names": names, "seconds": seconds, "functions": functions}
+        told = [None if progress is None else partial(progress, name) for name in names]
+        got = [_from_slopes(known[i], told[i], {**options, "seed": (seed, i)}) for i in range(len(names))]
+        start, found = [formula for formula, _ in got], [each for _, each in got]
+        fitted = refined(start, names, [each.states for each in smooth], trajectories)
         fitted = [each.better(before, after) for each, before, after in zip(known, start, fitted)]
-    formulas = [_whole(each) for each in fitted]
-    result = Equations(names, tuple(formulas), tuple(found), np.nan)
+    result = Equations(names, tuple(map(_whole, fitted)), tuple(found), np.nan)
     return replace(result, error=simulation_error(result, trajectories))
+
+
+def _known_slopes(smooth: Sequence[Smoothed], names: Sequence[str]) -> list[Slopes]:
+    """The slopes of each state at the inner points of all trajectories."""
+    inner = slice(EDGE, -EDGE)
+    states = np.concatenate([each.states.x[inner] for each in smooth])
+    slopes = np.concatenate([each.slopes[inner] for each in smooth])
+    errors = np.concatenate([each.slope_errors[inner] for each in smooth])
+    return [Slopes.of(states, slopes[:, i], errors[:, i], names) for i in range(len(names))]
 
 
 def _from_slopes(
