@@ -86,6 +86,11 @@ class Polynomials:
             columns = columns * table[self.powers[:, i], :, i].T
         return columns @ coefficients
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether no equation has more than half of the terms; three are always few."""
+        return bool(self.kept.sum(0).max() <= max(3, len(self.powers) / 2))
+
     def formulas(self, names: Sequence[str]) -> list[sympy.Expr]:
         """In the states' own units."""
         symbols = [sympy.Symbol(name) for name in names]
@@ -101,7 +106,8 @@ class Polynomials:
 def polynomial_law(trajectories: Sequence[Trajectory], most: int) -> Polynomials | None:
     """The sparse polynomials, of least degree up to ``most``, whose solutions go from each point to the next.
 
-    For data without noise but with so few points that no interpolation follows them. None if there are none.
+    For data without noise but with so few points that no interpolation follows them. None if there are none, or if they
+    need most of their terms: then they approximate something else.
     """
     near = pieces(trajectories, trajectories, 1, 1)
     scale = near.scale
@@ -114,7 +120,8 @@ def polynomial_law(trajectories: Sequence[Trajectory], most: int) -> Polynomials
         if misfit < 100 * GOOD:
             full, misfit = _fit(full, near, SUBSTEPS[1])
         if misfit < GOOD:
-            return _sparse(full, near, max(10 * misfit, 1e-9))
+            law = _sparse(full, near, max(10 * misfit, 1e-9))
+            return law if degree == 1 or law.is_sparse else None
     return None
 
 
@@ -130,7 +137,7 @@ def _trapezoidal(powers: np.ndarray, scale: np.ndarray, near: Pieces) -> Polynom
 def _sparse(full: Polynomials, near: Pieces, limit: float) -> Polynomials:
     """Terms are left out, the least first, as long as the others still meet the data."""
     best, kept = full, full.kept.copy()
-    while kept.any():
+    while kept.sum() > 1:
         sizes = np.where(kept, np.abs(best.coefficients), np.inf)
         kept.flat[int(np.argmin(sizes))] = False
         start = replace(full, coefficients=np.where(kept, best.coefficients, 0.0), kept=kept.copy())
