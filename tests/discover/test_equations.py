@@ -10,8 +10,8 @@ import sympy
 from scipy.integrate import solve_ivp
 
 from numerate.discover import equations
-from numerate.discover.equations import integrate
 from numerate.discover.parse import parse_formula
+from numerate.discover.shooting import integrate
 from numerate.discover.slopes import Slopes
 from numerate.discover.trajectories import Trajectory, noise_level, smoothed
 
@@ -141,4 +141,5 @@ def test_most_systems_of_odebench_are_recovered():
             goal = np.broadcast_to(function(*states.T), len(states))
             right += np.sqrt(np.mean((ours - goal) ** 2)) < 1e-3 * np.sqrt(np.mean(goal**2))
             total += 1
-    assert right / total > 0.8
+    assert total == 29
+    assert right >= 26

@@ -1,5 +1,6 @@
 """Differential equations from trajectories: derivatives by smoothing, a formula for each state, a simulation."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +12,16 @@ import sympy
 from numerate.discover.export import compiled, replaced, with_parameters
 from numerate.discover.formula import Formula, Found
 from numerate.discover.search import search
-from numerate.discover.slopes import Slopes
-from numerate.discover.trajectories import Trajectory, as_trajectories, check_trajectories, smoothed
+from numerate.discover.shooting import integrate, pieces, polynomial_law
+from numerate.discover.slopes import DEGREE, MOST_TERMS, Slopes
+from numerate.discover.trajectories import (
+    CLEAN,
+    Smoothed,
+    Trajectory,
+    as_trajectories,
+    check_trajectories,
+    smoothed,
+)
 
 EDGE = 6
 """Points at both ends whose derivatives are not trusted."""
@@ -20,6 +29,8 @@ SEGMENT, MOST_SUBSTEPS = 10, 64
 """Points of a piece of trajectory that is integrated on its own when constants are refined, and most steps between."""
 MOST_WORK = 300
 """Constants times steps between two points, up to which constants are refined."""
+MOST_EVALUATIONS = 50_000
+"""Of the right-hand side in a simulation. A wrong equation may have a pole, near which steps become ever smaller."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,12 @@ class Equations:
         from scipy.integrate import solve_ivp
 
         right, limit = self.derivative(), 1e6 * (1 + np.abs(np.asarray(start, float)).max())
+        count = itertools.count()
+
+        def counted(time: float, x: np.ndarray) -> np.ndarray:
+            if next(count) > MOST_EVALUATIONS:
+                raise ValueError("the solution cannot be followed")
+            return right(time, x)
 
         def escapes(_: float, x: np.ndarray) -> float:
             return float(limit - np.abs(x).max())
@@ -59,8 +76,8 @@ class Equations:
         options = {"method": "LSODA", "rtol": 1e-8, "atol": 1e-10, "events": escapes}
         try:
             with np.errstate(all="ignore"):
-                done = solve_ivp(right, (t[0], t[-1]), np.asarray(start, float), t_eval=t, **options)
-        except ValueError:  # not a number on the way
+                done = solve_ivp(counted, (t[0], t[-1]), np.asarray(start, float), t_eval=t, **options)
+        except ValueError:  # not a number on the way, or no end
             return np.asarray(start, float)[None]
         return done.y.T[np.isfinite(done.y.T).all(1)]
 
@@ -96,34 +113,47 @@ def equations(
     names = tuple(names or (f"x{i}" for i in range(trajectories[0].x.shape[1])))
     check_trajectories(trajectories, names)
     smooth = [smoothed(each) for each in trajectories]
-    states = np.concatenate([each.states.x[EDGE:-EDGE] for each in smooth])
-    slopes = np.concatenate([each.slopes[EDGE:-EDGE] for each in smooth])
-    errors = np.concatenate([each.slope_errors[EDGE:-EDGE] for each in smooth])
-    options = {"names": names, "seconds": seconds, "functions": functions, "seed": seed}
-    found, start = [], []
-    for i, name in enumerate(names):
-        weights, level = _weights(errors[:, i], slopes[:, i])
-        known = Slopes(states, slopes[:, i], weights, 2 * level, tuple(names))
-        formula, got = known.polynomial(), None
-        if formula is None:
-            made_up = 1.5 * level / np.sqrt(weights) * np.random.default_rng((seed, i)).standard_normal(len(slopes))
-            tell = _stop_at(2 * level, None if progress is None else partial(progress, name))
-            got = search(states, slopes[:, i] + made_up, weights=weights, progress=tell, **options)
-            got = simplest_within(got, 2 * level)
-            formula = known.quotient() if got.best.error > 2 * level else None
-            formula = formula or known.without_idle_terms(got.best.expression, 2 * level)
-        found.append(got)
-        start.append(formula)
-    formulas = [_whole(each) for each in refined(start, names, [each.states for each in smooth], trajectories)]
-    result = Equations(names, tuple(formulas), tuple(found), np.nan)
+    known = _known_slopes(smooth, names)
+    law = polynomial_law(trajectories, DEGREE) if any(each.error > CLEAN * each.size for each in known) else None
+    if law is not None:
+        found: list[Found | None] = [None] * len(names)
+        fitted = refined(law.formulas(names), names, trajectories, trajectories)
+    else:
+        options = {"names": names, "seconds": seconds, "functions": functions}
+        told = [None if progress is None else partial(progress, name) for name in names]
+        got = [_from_slopes(known[i], told[i], {**options, "seed": (seed, i)}) for i in range(len(names))]
+        start, found = [formula for formula, _ in got], [each for _, each in got]
+        fitted = refined(start, names, [each.states for each in smooth], trajectories)
+        fitted = [each.better(before, after) for each, before, after in zip(known, start, fitted)]
+    result = Equations(names, tuple(map(_whole, fitted)), tuple(found), np.nan)
     return replace(result, error=simulation_error(result, trajectories))
 
 
-def _weights(errors: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, float]:
-    """Slopes count by how well they are known: weights (n,) of mean 1, and the error that is left by them."""
-    floor = np.maximum(errors, max(np.median(errors), 1e-7 * np.sqrt(np.mean(slopes**2))))
-    weights = floor**-2 / np.mean(floor**-2)
-    return weights, float(np.sqrt(np.average(floor**2, weights=weights)))
+def _known_slopes(smooth: Sequence[Smoothed], names: Sequence[str]) -> list[Slopes]:
+    """The slopes of each state at the inner points of all trajectories."""
+    inner = slice(EDGE, -EDGE)
+    states = np.concatenate([each.states.x[inner] for each in smooth])
+    slopes = np.concatenate([each.slopes[inner] for each in smooth])
+    errors = np.concatenate([each.slope_errors[inner] for each in smooth])
+    return [Slopes.of(states, slopes[:, i], errors[:, i], names) for i in range(len(names))]
+
+
+def _from_slopes(
+    known: Slopes, progress: Callable[[Formula, float], None] | None, options: dict[str, Any]
+) -> tuple[sympy.Expr, Found | None]:
+    """A sparse polynomial, or else what the search finds, or else a quotient of polynomials."""
+    formula = known.polynomial()
+    if formula is not None:
+        return formula, None
+    seed = options.pop("seed")
+    random = np.random.default_rng(seed)
+    made_up = 0.75 * known.error / np.sqrt(known.weights) * random.standard_normal(len(known.slopes))
+    tell = _stop_at(known.error, progress)
+    got = search(known.states, known.slopes + made_up, weights=known.weights, progress=tell, seed=seed[0], **options)
+    got = simplest_within(got, known.error)
+    if got.best.error > known.error:
+        formula = known.quotient() or known.polynomial(most_terms=10 * MOST_TERMS)
+    return formula or known.without_idle_terms(got.best.expression, known.error), got
 
 
 def _stop_at(error: float, progress: Callable[[Formula, float], None] | None) -> Callable[[Formula, float], None]:
@@ -159,13 +189,14 @@ def refined(
 
     parts = [with_parameters(each) for each in formulas]
     values = np.array([value for _, constants in parts for value in constants.values()])
-    starts, steps, goals = _pieces(smooth, trajectories)
+    part = pieces(smooth, trajectories, SEGMENT, SEGMENT)
+    starts, steps, goals = part.starts, part.steps, part.goals
     if not len(values) or len(values) > 30 or not len(starts):
         return list(formulas)
     symbols = [sympy.Symbol(name) for name in names]
     functions = [compiled(structure, [*symbols, *constants]) for structure, constants in parts]
     counts = np.cumsum([0, *(len(constants) for _, constants in parts)])
-    scale = goals.reshape(-1, goals.shape[-1]).std(0) + 1e-300
+    scale = part.scale
 
     def right(x: np.ndarray, c: np.ndarray) -> np.ndarray:
         each = [f(*x.T, *c[counts[i] : counts[i + 1]]) for i, f in enumerate(functions)]
@@ -217,19 +248,6 @@ def _simple(value: float, error: float) -> sympy.Expr:
     return sympy.Float(value, 17)
 
 
-def _pieces(
-    smooth: Sequence[Trajectory], trajectories: Sequence[Trajectory]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Starts (s, d), steps of time (s, SEGMENT), and the data that are to be met (s, SEGMENT, d)."""
-    starts, steps, goals = [], [], []
-    for calm, raw in zip(smooth, trajectories):
-        for first in range(0, len(raw.t) - SEGMENT, SEGMENT):
-            starts.append(calm.x[first])
-            steps.append(np.diff(raw.t[first : first + SEGMENT + 1]))
-            goals.append(raw.x[first + 1 : first + SEGMENT + 1])
-    return np.array(starts), np.array(steps), np.array(goals)
-
-
 def _substeps(right: Callable[[np.ndarray], np.ndarray], starts: np.ndarray, steps: np.ndarray, scale: Any) -> int:
     """As many steps between two points as it takes for twice as many to change nothing."""
     count, coarse = 2, None
@@ -240,23 +258,6 @@ def _substeps(right: Callable[[np.ndarray], np.ndarray], starts: np.ndarray, ste
             return count
         count, coarse = 2 * count, fine
     return MOST_SUBSTEPS
-
-
-def integrate(
-    right: Callable[[np.ndarray], np.ndarray], starts: np.ndarray, steps: np.ndarray, substeps: int
-) -> np.ndarray:
-    """Runge-Kutta of fourth order for many pieces at once; starts: (s, d), steps: (s, m) -> (s, m, d)"""
-    x, states = starts, []
-    for step in steps.T:
-        h = (step / substeps)[:, None]
-        for _ in range(substeps):
-            a = right(x)
-            b = right(x + h / 2 * a)
-            c = right(x + h / 2 * b)
-            d = right(x + h * c)
-            x = x + h / 6 * (a + 2 * b + 2 * c + d)
-        states.append(x)
-    return np.stack(states, 1)
 
 
 def simulation_error(found: Equations, trajectories: Sequence[Trajectory]) -> float:

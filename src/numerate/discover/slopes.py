@@ -14,8 +14,10 @@ DEGREE = 3
 """Polynomials up to this degree are tried before the search."""
 QUOTIENTS = ((2, 1), (2, 2), (3, 2), (4, 2))
 """Degrees above and below of the quotients that are tried where the search has found nothing."""
+LEAST = 1e-8
+"""Part of their size to which slopes are never known better."""
 MOST_TERMS = 12
-"""Of a quotient: one with more may be an approximation."""
+"""Of a polynomial or a quotient: one with more may be an approximation."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,31 @@ class Slopes:
     error: float
     names: tuple[str, ...]
 
-    def polynomial(self) -> sympy.Expr | None:
+    @classmethod
+    def of(cls, states: np.ndarray, slopes: np.ndarray, errors: np.ndarray, names: Sequence[str]) -> "Slopes":
+        """Slopes count by how well they are known: weights of mean 1; ``error`` is twice what they leave."""
+        floor = np.maximum(errors, max(np.median(errors), LEAST * np.sqrt(np.mean(slopes**2))))
+        weights = floor**-2 / np.mean(floor**-2)
+        return cls(states, slopes, weights, 2 * float(np.sqrt(np.average(floor**2, weights=weights))), tuple(names))
+
+    @property
+    def size(self) -> float:
+        """Root mean square of the slopes."""
+        return float(np.sqrt(np.average(self.slopes**2, weights=self.weights)))
+
+    def miss(self, formula: sympy.Expr) -> float:
+        """Root mean square distance of a formula from the slopes; infinite where it is not defined."""
+        rest = self._table([formula])[:, 0] - self.slopes
+        return float(np.sqrt(np.average(rest**2, weights=self.weights))) if np.isfinite(rest).all() else np.inf
+
+    def better(self, before: sympy.Expr, after: sympy.Expr) -> sympy.Expr:
+        """The formula with its constants fitted to the trajectories, unless the slopes speak against them.
+
+        All states are fitted together: a wrong equation of one state pulls at the constants of the others.
+        """
+        return after if self.miss(after) <= max(1.5 * self.miss(before), self.error) else before
+
+    def polynomial(self, most_terms: int = MOST_TERMS) -> sympy.Expr | None:
         """The sparsest polynomial of lowest degree that explains the slopes, if there is one (Brunton et al., 2016)."""
         for degree in range(1, DEGREE + 1):
             terms = self._monomials(degree)
@@ -38,14 +64,16 @@ class Slopes:
             left = self._fit(table)[1]
             if left < self.error:
                 limit = min(self.error, max(2 * left, 0.15 * self.error))
-                return _sum(self._pruned(terms, table, limit))
+                needed = self._pruned(terms, table, limit)
+                return _sum(needed) if len(needed) <= most_terms else None
         return None
 
     def quotient(self) -> sympy.Expr | None:
         """A quotient of sparse polynomials p / q, from q slope = p, if the slopes are known well enough to tell."""
-        scale = float(np.sqrt(np.average(self.slopes**2, weights=self.weights)))
-        for above, below in QUOTIENTS if self.error < CLEAN * scale else ():
-            (p, P), (q, Q) = self._independent(above), self._independent(below)
+        states = range(len(self.names))
+        orders = [[*(k for k in states if k != last), last] for last in reversed(states)]
+        for (above, below), order in itertools.product(QUOTIENTS if self.error < CLEAN * self.size else (), orders):
+            (p, P), (q, Q) = self._independent(above, order), self._independent(below, order)
             if 3 * (len(p) + len(q)) > len(self.slopes):
                 return None
             got = self._sparse_quotient(P, Q)
@@ -58,9 +86,12 @@ class Slopes:
                 return _sum([(c / under[lead], p[j]) for j, c in over.items()]) / (_sum(rest) + q[lead])
         return None
 
-    def _independent(self, degree: int) -> tuple[list[sympy.Expr], np.ndarray]:
-        """Monomials and their columns, without those that depend on simpler ones: a conserved quantity ties them."""
-        terms = self._monomials(degree)
+    def _independent(self, degree: int, order: Sequence[int]) -> tuple[list[sympy.Expr], np.ndarray]:
+        """Monomials and their columns, without those that depend on simpler ones: a conserved quantity ties them.
+
+        Of the monomials of one degree, powers of the state that comes last in ``order`` are left out first.
+        """
+        terms = self._monomials(degree, order)
         table = self._table(terms)
         basis, kept = np.zeros((len(table), 0)), []
         for j, column in enumerate(table.T):
@@ -82,12 +113,11 @@ class Slopes:
             matters = np.linalg.svd(W[:, kept] / size[kept], full_matrices=False)[2][-1]
             c[kept] = matters / size[kept]
             below = Q @ c[p:]
-            if not below.any() or (below > 0).all() == (below < 0).all():
-                break
-            rest = P @ c[:p] / below - self.slopes
-            if np.average(rest**2, weights=self.weights) > self.error**2:
-                break
-            result = {j: float(c[j]) for j in kept if j < p}, {j - p: float(c[j]) for j in kept if j >= p}
+            if (below > 0).all() or (below < 0).all():  # else one of several solutions, with a common factor
+                rest = P @ c[:p] / below - self.slopes
+                if np.average(rest**2, weights=self.weights) > self.error**2:
+                    break
+                result = {j: float(c[j]) for j in kept if j < p}, {j - p: float(c[j]) for j in kept if j >= p}
             kept.pop(int(np.argmin(np.abs(matters))))
         return result
 
@@ -95,15 +125,16 @@ class Slopes:
         """Whether the quotient fitted to the inner states holds for the outer ones: an approximation does not."""
         distance = np.abs((self.states - np.median(self.states, 0)) / (self.states.std(0) + 1e-300)).max(1)
         inner = distance <= np.quantile(distance, 0.6)
-        W = np.hstack([P, -self.slopes[:, None] * Q])
+        W = np.hstack([P, -self.slopes[:, None] * Q]) * np.sqrt(self.weights)[:, None]
         size = np.linalg.norm(W, axis=0)
         c = np.linalg.svd(W[inner] / size, full_matrices=False)[2][-1] / size
         rest = (P @ c[: P.shape[1]]) / (Q @ c[P.shape[1] :]) - self.slopes
-        return bool(np.sqrt(np.mean(rest[~inner] ** 2)) < 10 * self.error)
+        miss = float(np.sqrt(np.average(rest[~inner] ** 2, weights=self.weights[~inner])))
+        return miss < 100 * self.error
 
-    def _monomials(self, degree: int) -> list[sympy.Expr]:
-        symbols = [sympy.Symbol(name) for name in self.names]
-        powers = [p for p in itertools.product(range(degree + 1), repeat=len(symbols)) if sum(p) <= degree]
+    def _monomials(self, degree: int, order: Sequence[int] | None = None) -> list[sympy.Expr]:
+        symbols = [sympy.Symbol(self.names[i]) for i in order or range(len(self.names))]
+        powers = [p for p in itertools.product(range(degree, -1, -1), repeat=len(symbols)) if sum(p) <= degree]
         return [sympy.Mul(*(s**k for s, k in zip(symbols, power))) for power in sorted(powers, key=sum)]
 
     def without_idle_terms(self, expression: sympy.Expr, limit: float) -> sympy.Expr:

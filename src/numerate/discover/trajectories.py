@@ -13,6 +13,8 @@ CLEAN = 1e-5
 """Noise below this part of a state's standard deviation needs no smoothing."""
 REPEATS = 4
 """Times that made-up noise is smoothed, to see what it does to the slopes."""
+SAFETY = 5.0
+"""Times the squared difference of two interpolations is taken as the squared error of the better one."""
 AROUND = 4
 """Points on both sides over which errors of slopes are averaged."""
 
@@ -62,7 +64,7 @@ class Smoothed:
 def smoothed(trajectory: Trajectory) -> Smoothed:
     """A cubic smoothing spline for each state, its strength chosen by generalised cross-validation.
 
-    Where that has nothing to smooth, a spline of seventh degree through the points, which is far more accurate.
+    Where that has nothing to smooth, a spline of ninth degree through the points, which is far more accurate.
     """
     each = [_smoothed_state(trajectory.t, x) for x in trajectory.x.T]
     states, slopes, errors = zip(*each)
@@ -76,13 +78,14 @@ def _smoothed_state(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
     scale = x.std() or 1.0
     noise = noise_level(t, x / scale)
     if noise < CLEAN:
-        spline, *others = (make_interp_spline(t, x / scale, k=degree) for degree in (7, 5))
+        spline, *others = (make_interp_spline(t, x / scale, k=degree) for degree in (9, 7))
     else:
         spline = make_smoothing_spline(t, x / scale)
         made_up = noise * np.random.default_rng(0).standard_normal((REPEATS, len(t)))
         others = [make_smoothing_spline(t, spline(t) + each) for each in made_up]
     slopes = spline.derivative()(t)
     misses = np.mean([(slopes - other.derivative()(t)) ** 2 for other in others], axis=0)
+    misses = SAFETY * misses + (noise / np.gradient(t)) ** 2 if noise < CLEAN else misses
     nearby = np.convolve(np.pad(misses, AROUND, mode="edge"), np.full(2 * AROUND + 1, 1 / (2 * AROUND + 1)), "valid")
     return spline(t) * scale, slopes * scale, np.sqrt(nearby) * scale
 
