@@ -60,6 +60,22 @@ def test_every_kind_of_table(fit, tmp_path, ending):
     assert "an exact law" in done.stdout
 
 
+def test_decimal_commas_between_semicolons(fit, tmp_path):
+    lines = [";".join(f"{value:.17g}" for value in row) for row in pendulum(60).rows()]
+    (tmp_path / "data.csv").write_text("\n".join(["length;g;T", *lines]).replace(".", ","))
+    done = fit("data.csv", "--target", "T", "--seconds", "3")
+    assert "T = 2*pi*sqrt(length/g)" in done.stdout, done.stderr
+
+
+def test_a_formula_that_seven_rows_agree_with_is_no_law_and_has_no_noise(fit, tmp_path):
+    lines = ["1,2,2", "2,3,6", "3,4,12", "4,1,4", "5,2,10", "6,3,18", "7,2,14"]
+    (tmp_path / "data.csv").write_text("\n".join(["x,y,z", *lines]))
+    done = fit("data.csv", "--target", "z", "--seconds", "3")
+    assert "z ≈ x*y" in done.stdout
+    assert "which agrees with every row: they are too few" in done.stdout
+    assert "estimated noise: none that can be seen" in done.stdout
+
+
 def test_report_is_one_file_that_fetches_nothing(fit, tmp_path):
     pendulum().write_csv(tmp_path / "data.csv")
     done = fit("data.csv", "--target", "T", "--units", "m, m/s^2, s", "--out", "here", "--seconds", "3")

@@ -8,7 +8,7 @@ import numpy as np
 
 from numerate.discover import Formula, Found, export
 from numerate.discover.physical_units import Unit
-from numerate.discover.run import ConstantNote, explain_constants, find, smaller, values
+from numerate.discover.run import SEEN, ConstantNote, explain_constants, find, smaller, values
 from numerate.discover.table import Table
 from numerate.report.formula import (
     Candidate,
@@ -43,9 +43,11 @@ class FormulaFit:
     @property
     def verdict(self) -> str:
         best = self.found.best
+        rows = "every row but the outliers" if self.found.outliers else "every row"
         if self.found.exact:
-            rows = "every row but the outliers" if self.found.outliers else "every row"
             return f"an exact law: it agrees with {rows} to the last digits"
+        if best.relative_error < SEEN:
+            return f"{NO_LAW}, which agrees with {rows}: they are too few, or its constants too many, for a law"
         if self.found.noise and best.error < 1.2 * self.found.noise:
             return f"{NO_LAW}, which leaves no more than the noise"
         return NO_LAW
@@ -62,7 +64,14 @@ class FormulaFit:
         level = percent(noise) + " of the target" if self.relative else f"{number(noise)} (standard deviation)"
         return [
             ("root mean square error", error + ("'s, row by row" if self.relative else "'s")),
-            ("estimated noise", level if noise else "none that can be seen" if best.exact else "not known"),
+            (
+                "estimated noise",
+                level
+                if noise
+                else "none that can be seen"
+                if best.exact or best.relative_error < SEEN
+                else "not known",
+            ),
             ("size", f"{best.size} operations, names and numbers"),
             *([("left out as outliers", self.outliers)] if self.found.outliers else []),
         ]

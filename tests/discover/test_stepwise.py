@@ -122,6 +122,7 @@ def test_approximations_do_not_lean_on_single_rows():
         ("1/(1/a + 1/b)", "a*b/(a + b)"),
         ("b/(1 + c**2/a)", "a*b/(a + c**2)"),
         ("a/sqrt(1 - b**2/c**2)", "a/sqrt(1 - b**2/c**2)"),
+        ("2*a*(b - c/(2*a))", "2*a*b - c"),
         ("4*a - 1/2", "4*a - 1/2"),
         ("1/(0.5 + 0.25/a)", "1/(0.5 + 0.25/a)"),  # free constants stay as they were fitted
     ],

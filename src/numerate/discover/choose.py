@@ -16,7 +16,7 @@ LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a
 
 
 def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
-    """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b).
+    """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b), a*(b - c/a) is a*b - c.
 
     One with free constants stays as it is: it shows the numbers whose standard errors are known. With ``positive``
     inputs, roots of squares are resolved.
@@ -26,7 +26,8 @@ def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
     above = {symbol: sp.Symbol(str(symbol), positive=True) for symbol in expression.free_symbols} if positive else {}
     known = cast(sp.Expr, expression.xreplace(above))
     joined = cast(sp.Expr, sp.together(known))
-    shown = joined if sp.denom(joined).free_symbols else known
+    divided = any(each.free_symbols and each.exp.is_negative for each in known.atoms(sp.Pow))
+    shown = joined if divided or sp.denom(joined).free_symbols else known
     shown = cast(sp.Expr, shown.xreplace({symbol: plain for plain, symbol in above.items()}))
     return min((shown, expression), key=lambda each: sp.count_ops(each))
 

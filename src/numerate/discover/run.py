@@ -24,6 +24,7 @@ FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", 
 
 
 FREE_EXPONENT = 5.0  # nats
+SEEN = 1e-9  # relative error below which no noise can be seen
 FEW_ROWS = 50
 """Up to so many rows the description length chooses from the front."""
 
@@ -151,7 +152,9 @@ def chosen_for_few(found: Found, rows: int) -> Found:
         return found
     best = min(found.front, key=lambda each: description_length(each, rows))
     front = better_than_smaller(found.front, best)
-    return replace(found, best=best, front=front, exact=best.exact, noise=best.error)
+    return replace(
+        found, best=best, front=front, exact=best.exact, noise=best.error if best.relative_error > SEEN else 0.0
+    )
 
 
 def description_length(formula: Formula, rows: int) -> float:

@@ -47,8 +47,11 @@ def read_frame(path: str | Path) -> Any:
             "separator": _separator(path),
             "null_values": ["", "NA", "NULL", "null"],
         }
+    read = getattr(pl, READERS[path.suffix.lower()])
     try:
-        frame = getattr(pl, READERS[path.suffix.lower()])(path, **options)
+        frame = read(path, **options)
+        if options.get("separator", ",") != "," and pl.String in frame.dtypes:
+            frame = min(frame, read(path, **options, decimal_comma=True), key=lambda each: each.dtypes.count(pl.String))
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{path} cannot be read as a table: {reason}") from error
