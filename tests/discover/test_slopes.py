@@ -79,3 +79,11 @@ def test_a_simulation_ends_where_its_solution_does(wrong, start):
     got = Equations(("x",), (wrong,), (None,), np.nan).simulate([start], np.linspace(0, 3, 31))
     assert 1 <= len(got) <= 6
     assert np.isfinite(got).all()
+
+
+def test_noise_below_smoothing_is_part_of_the_stated_error():
+    t = np.linspace(0, 6, 200)
+    noisy = np.sin(t) + 1e-6 * np.random.default_rng(0).standard_normal(len(t))
+    got = smoothed(Trajectory(t, noisy[:, None]))
+    miss = np.abs(got.slopes[:, 0] - np.cos(t))[6:-6]
+    assert np.sqrt(np.mean(miss**2)) < 1.2 * np.sqrt(np.mean(got.slope_errors[6:-6] ** 2))

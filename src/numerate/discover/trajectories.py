@@ -85,7 +85,8 @@ def _smoothed_state(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
         others = [make_smoothing_spline(t, spline(t) + each) for each in made_up]
     slopes = spline.derivative()(t)
     misses = np.mean([(slopes - other.derivative()(t)) ** 2 for other in others], axis=0)
-    misses = SAFETY * misses + (noise / np.gradient(t)) ** 2 if noise < CLEAN else misses
+    if noise < CLEAN:  # a band-limited interpolation of white noise has slopes of pi / sqrt(3) noise / step
+        misses = SAFETY * misses + (np.pi * noise / np.gradient(t)) ** 2 / 3
     nearby = np.convolve(np.pad(misses, AROUND, mode="edge"), np.full(2 * AROUND + 1, 1 / (2 * AROUND + 1)), "valid")
     return spline(t) * scale, slopes * scale, np.sqrt(nearby) * scale
 
