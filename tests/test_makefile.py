@@ -71,7 +71,8 @@ def test_an_interrupted_installation_is_started_afresh(goal, tmp_path, start):
     venv = tmp_path / "venv"
     if goal == ".dev":
         assert start(".ok", install="true").wait(120) == 0
-    process = start(goal, install=f"touch {venv}/half && sleep 60")
+    # Without a child of its own: a shell whose child ends well goes on after the interruption.
+    process = start(goal, install=f": > {venv}/half; exec sleep 60")
     while not (venv / "half").exists():
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
