@@ -1,16 +1,17 @@
-"""Processes of this machine that answer orders, bytes for bytes, through pipes.
+"""Processes of this machine that answer orders, bytes for bytes, through pipes; and the form of orders and replies.
 
 Such a process imports no script that was started: it runs one function of this package. When its pipe is closed it
 ends, so none outlives the process that started it.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import IO
+from typing import IO, Any
 
 LENGTH = 8
 """Bytes that tell the length of a message."""
@@ -92,3 +93,18 @@ def end(process: Process) -> int:
 def how_it_ended(code: int) -> str:
     """An exit code as the end of a sentence."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+# ------------------------------------------------------------ what orders and replies are made of
+
+
+def joined(header: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """A header, as JSON, and a block of bytes as one message; nothing in it is executed."""
+    text = json.dumps(header).encode()
+    return b"".join([len(text).to_bytes(LENGTH, "little"), text, body])
+
+
+def parted(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header and the block of :func:`joined`."""
+    end = LENGTH + int.from_bytes(data[:LENGTH], "little")
+    return json.loads(data[LENGTH:end]), data[end:]

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from numerate.cluster.messages import Order, Reply, paused, version_conflict, versions, versions_of
-from numerate.cluster.plain import from_text
 from numerate.processes import serve
 from numerate.results import pack_rows
 from numerate.train import NetworkTraining, Progress, Training, train
+from numerate.train.plain import from_text
 from numerate.train.sink import InMemory
 
 
