@@ -5,7 +5,7 @@ of all models under ``vmap``, and the gain is the throughput of all models over 
 
 On a CPU the rival is a loop over models of ``torch.nn.LSTM``, with one thread or with all, whichever is faster. Ours
 are all models under ``vmap``, and the trainer of ``numerate run``, which makes its data and keeps its log, each model
-by itself and threads over models. Rounds of all alternate, and a ratio is the median of the rounds' ratios. With
+by itself and processes over models. Rounds of all alternate, and a ratio is the median of the rounds' ratios. With
 ``--threads 1`` processor time is taken, which other work on the machine disturbs little, else the time on the clock.
 First the gradients of stacked models are compared with those of single ones. The tables are markdown.
 """
@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import count, pairwise
 from typing import Any
 
@@ -31,11 +31,12 @@ from numerate.train import Adam, NetworkTraining
 from numerate.train.allocator import keep_freed_memory
 from numerate.train.networks.group import NetworkGroup
 from numerate.train.networks.specification import NetworkRun
+from numerate.train.networks.workers import Workers
 from numerate.train.sink import InMemory
 
 Update = Callable[[], None]
-PER_ROUND = 5
-"""Updates of a round on a CPU."""
+PER_ROUND = 50
+"""Updates of a round on a CPU, about as many as the trainer computes before it looks at the clock."""
 
 
 @dataclass(frozen=True)
@@ -138,18 +139,30 @@ def looped(case: Case, models: int) -> Update:
 
 
 def trained(case: Case, models: int, threads: int) -> Update:
-    """Updates of all models by the trainer, on the task of copying; five, so that what a chunk costs is shared."""
+    """Updates of all models by the trainer, on the task of copying: PER_ROUND, as one chunk."""
     model = partial(copying_model, layer=getattr(recurrent, case.layer), hidden=case.hidden, **case.options)
     task = Copying(case.steps - 20, case.batch)
     training = NetworkTraining(model, task, tuple(range(models)), Adam(1e-3, clip="norm", limit=1.0))
     runs = {key: NetworkRun(training, seed) for key, seed in zip(training.run_keys(), training.seeds)}
-    group, errors, done = NetworkGroup(runs, InMemory(), "benchmark", "cpu", threads), torch.zeros(models), count()
+    group = NetworkGroup(runs, InMemory(), "benchmark", "cpu", threads, started(threads))
+    group.warm, done = True, count()
 
     def update() -> None:
         start = PER_ROUND * next(done)
-        group._over_stacks(lambda stack, part: stack.train(start, PER_ROUND, errors[part]))
+        group._over_stacks(lambda stack, _: group.computed(stack, "chunk", start, PER_ROUND, [0.0] * len(stack)))
 
     return update
+
+
+@cache
+def started(threads: int) -> Workers | None:
+    """The processes of the trainer, once they are there; it starts them when it has trained for a while."""
+    if threads == 1:
+        return None
+    workers = Workers(threads)
+    workers.start()
+    workers.wait()
+    return workers
 
 
 def copying_model(inputs: int, outputs: int, layer: Any, hidden: int, **options: Any) -> nn.Module:
@@ -298,4 +311,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from benchmarks import models
+
+    models.main()  # by its name, by which processes find the network

@@ -66,6 +66,6 @@ def _pass_for(monkeypatch, folder, module, name, contents):
     for file, content in zip(files, contents):
         (folder / file.name).write_bytes(content)
     monkeypatch.setattr(module, name, replace(dataset, files=tuple(files)))
-    monkeypatch.setattr(stack, "_data", lambda task: task.data())  # which keeps the data of a process
+    monkeypatch.setattr(stack, "data_of", lambda task: task.data())  # which keeps the data of a process
     monkeypatch.setenv("NUMERATE_DATA", str(folder))
     return folder

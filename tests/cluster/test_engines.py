@@ -14,12 +14,12 @@ from cluster_samples import FakeEngine, reference, trainings
 from numerate.cluster import Finished, How, LocalEngine, NoEngine, open_engine, train_on
 from numerate.cluster.messages import Order
 from numerate.cluster.places import gpu_environments
-from numerate.cluster.plain import from_text, to_text
 from numerate.cluster.slurm_engine import SlurmEngine, work_to_file
 from numerate.devices import listed_devices
 from numerate.results import Store, pack_rows, unpack_rows
 from numerate.tasks import SingleModule
 from numerate.train import Training, train
+from numerate.train.plain import from_text, to_text
 from numerate.train.sink import InMemory
 from numerate.units import NMU
 

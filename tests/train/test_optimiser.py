@@ -13,7 +13,6 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from numerate.cluster.plain import from_text, to_text
 from numerate.loops.step import batch_uniforms
 from numerate.loops.toolchain import native
 from numerate.report.comparison import comparison
@@ -39,6 +38,7 @@ from numerate.train import (
 )
 from numerate.train.identity import describe
 from numerate.train.kinds import Maker, kinds
+from numerate.train.plain import from_text, to_text
 from numerate.train.schedules import rate_factors
 from numerate.units import MLP, NAU, NMU, Ramp
 

@@ -14,12 +14,12 @@ from itertools import islice
 from numerate.cluster.engine import Engine, Finished
 from numerate.cluster.messages import Order, Reply
 from numerate.cluster.pieces import Piece, Pieces
-from numerate.cluster.plain import to_text
 from numerate.devices import kind_of
 from numerate.results import Key, Row, Store, unpack_rows
 from numerate.results.outcome import judge
 from numerate.train.backends import BACKENDS
 from numerate.train.networks.specification import NetworkTraining
+from numerate.train.plain import to_text
 from numerate.train.progress import Progress
 from numerate.train.specification import Training
 from numerate.train.stack import shown_name

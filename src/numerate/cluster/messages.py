@@ -1,7 +1,6 @@
 """What driver and workers send each other: a JSON header and a block of bytes; nothing in it is executed."""
 
 import hashlib
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from numerate import __version__
+from numerate.processes import joined, parted
 from numerate.results import Checkpoint
 from numerate.results.checkpoint import packed, unpacked
 
@@ -55,7 +55,7 @@ class Order:
 
     Args:
         experiment: that trains them.
-        trainings: configurations, as :func:`numerate.cluster.plain.to_text` has them.
+        trainings: configurations, as :func:`numerate.train.plain.to_text` has them.
         runs: which configuration, and which seed.
         backend, device, threads: as for :func:`numerate.train.train`.
         seconds: after which the worker sends back the state of the group and ends.
@@ -77,17 +77,17 @@ class Order:
 
     def to_bytes(self) -> bytes:
         header = {name: value for name, value in vars(self).items() if name != "checkpoint"}
-        return _joined(header, _checkpoint_bytes(self.checkpoint))
+        return joined(header, _checkpoint_bytes(self.checkpoint))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Order":
-        header, body = _parted(data)
+        header, body = parted(data)
         return cls(**header, checkpoint=_checkpoint_of(body))
 
 
 def versions_of(order: bytes) -> dict[str, str]:
     """The driver's versions; the rest of an order may be as only those versions know it."""
-    return _parted(order)[0]["versions"]
+    return parted(order)[0]["versions"]
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class Reply:
 
     def to_bytes(self) -> bytes:
         header = asdict(self)
-        return _joined(header, header.pop("body"))
+        return joined(header, header.pop("body"))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Reply":
-        header, body = _parted(data)
+        header, body = parted(data)
         return cls(**header, body=body)
 
     @property
@@ -134,28 +134,18 @@ def paused(name: str, checkpoint: Checkpoint, **facts: Any) -> Reply:
     return Reply("paused", body=_checkpoint_bytes((name, checkpoint)), **facts)
 
 
-def _joined(header: Mapping[str, Any], body: bytes) -> bytes:
-    text = json.dumps(header).encode()
-    return b"".join([len(text).to_bytes(8, "little"), text, body])
-
-
-def _parted(data: bytes) -> tuple[dict[str, Any], bytes]:
-    end = 8 + int.from_bytes(data[:8], "little")
-    return json.loads(data[8:end]), data[end:]
-
-
 def _checkpoint_bytes(named: tuple[str, Checkpoint] | None) -> bytes:
     if named is None:
         return b""
     name, checkpoint = named
     block, meta = packed(name, checkpoint.arrays, checkpoint.meta)
-    return _joined({"name": name, "meta": meta}, block)
+    return joined({"name": name, "meta": meta}, block)
 
 
 def _checkpoint_of(body: bytes) -> tuple[str, Checkpoint] | None:
     if not body:
         return None
-    header, block = _parted(body)
+    header, block = parted(body)
     checkpoint = unpacked(header["name"], block, header["meta"].encode())
     if checkpoint is None:
         raise ValueError("the state of a group is not as it was sent")

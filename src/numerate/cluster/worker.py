@@ -7,21 +7,18 @@ Slurm call :func:`work` in processes of their own.
 import logging
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from numerate.cluster.messages import Order, Reply, paused, version_conflict, versions, versions_of
-from numerate.cluster.plain import from_text
+from numerate.processes import serve
 from numerate.results import pack_rows
 from numerate.train import NetworkTraining, Progress, Training, train
+from numerate.train.plain import from_text
 from numerate.train.sink import InMemory
-
-LENGTH = 8
-"""Bytes that tell the length of a message."""
 
 
 class _TimeIsUp(Exception):
@@ -99,29 +96,8 @@ def _heard() -> Iterator[list[str]]:
         logger.removeHandler(listener)
 
 
-# ------------------------------------------------------------ as a process of its own
-
-
-def send(stream: IO[bytes], data: bytes) -> None:
-    stream.write(len(data).to_bytes(LENGTH, "little"))
-    stream.write(data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> bytes | None:
-    """The next message; None if the other side is gone."""
-    head = stream.read(LENGTH)
-    length = int.from_bytes(head, "little")
-    data = stream.read(length) if len(head) == LENGTH else b""
-    return data if len(head) == LENGTH and len(data) == length else None
-
-
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's; it ends this process
-    orders, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a user's code prints is no reply
-    while (order := receive(orders)) is not None:
-        send(replies, work(order))
+    serve(work)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
 
 import numpy as np
@@ -19,6 +20,7 @@ from numerate.train.group import MEASURED_AT_ONCE, Group, cached_loop
 from numerate.train.networks.group import NetworkGroup
 from numerate.train.networks.group import groups as network_groups
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
+from numerate.train.networks.workers import Workers
 from numerate.train.progress import Progress, Reporter
 from numerate.train.sink import RunSink
 from numerate.train.specification import Training
@@ -85,8 +87,9 @@ def _train(
     prepared = (Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
     _take_turns(started, kind_of(device).concurrent_groups, report.time_is_up)
-    more = (NetworkGroup(group, store, experiment, device, threads) for group in of_networks)
-    _take_turns((_Queue(group.run(report, checkpoint_seconds), device) for group in more), 1, report.time_is_up)
+    with _workers(of_networks, device, threads) as workers:
+        more = (NetworkGroup(group, store, experiment, device, threads, workers) for group in of_networks)
+        _take_turns((_Queue(group.run(report, checkpoint_seconds), device) for group in more), 1, report.time_is_up)
     drop_finished(store)
     return report.finished == report.total
 
@@ -113,6 +116,17 @@ def drop_finished(store: RunSink) -> None:
         keys = checkpoint.meta.get("keys") if checkpoint else None
         if keys and not store.missing(Key(*key) for key in keys):
             store.drop_checkpoint(name)
+
+
+@contextmanager
+def _workers(groups: Sequence[Mapping[Key, NetworkRun]], device: str, threads: int) -> Iterator[Workers | None]:
+    """Processes for groups of several runs on several cores; None for others."""
+    count = min(threads, max(map(len, groups), default=0))
+    if kind_of(device).asynchronous or count < 2:
+        yield None
+        return
+    with closing(Workers(count)) as workers:
+        yield workers
 
 
 class _Queue:

@@ -9,6 +9,7 @@
 ``stack``               runs computed together: one after the other, or by ``vmap`` in one CUDA graph per update
 ``log``                 what is noted of every update: means for the curves, and when a run is solved
 ``capture``             operations in a form that a CUDA graph can record
+``workers``             processes that share the runs of a group on a CPU
 ``group``               a stack from its first update, or a checkpoint, to rows in the store
 ======================  ==========================================================================================
 """

@@ -3,10 +3,9 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -24,6 +23,7 @@ from numerate.train.backends import notice
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.stack import CHUNK, Stack
+from numerate.train.networks.workers import LARGEST, NoneIdle, Refused, Runs, Workers
 from numerate.train.sink import RunSink, fits
 from numerate.train.stack import shown_name
 from numerate.train.stack import stuck as stuck_runs
@@ -125,14 +125,6 @@ def exact_products() -> Iterator[None]:
         set_cudnn_rnn_precision(recurrent)
 
 
-@dataclass(frozen=True)
-class _Span:
-    """Updates of one chunk."""
-
-    start: int
-    count: int
-
-
 class NetworkGroup:
     """Runs of one form on their way to the store.
 
@@ -142,9 +134,18 @@ class NetworkGroup:
         experiment: whose rows they are.
         device: where to train.
         threads: on a CPU, how many cores.
+        workers: processes that may share the runs, on a CPU.
     """
 
-    def __init__(self, runs: dict[Key, NetworkRun], store: RunSink, experiment: str, device: str, threads: int) -> None:
+    def __init__(
+        self,
+        runs: dict[Key, NetworkRun],
+        store: RunSink,
+        experiment: str,
+        device: str,
+        threads: int,
+        workers: Workers | None = None,
+    ) -> None:
         self.keys, self.runs = tuple(runs), tuple(runs.values())
         self.training = self.runs[0].training
         self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
@@ -152,6 +153,9 @@ class NetworkGroup:
         self.name = hashlib.sha256(repr((self.keys, self.backend)).encode()).hexdigest()[:24]
         self.stacks = self._stacks()
         self.seconds_each = 0.0
+        self.warm = False  # whether this process has trained them for a while
+        self.sent = Runs(self.runs, self.stacks[0].data)
+        self.workers = workers if len(self.stacks) > 1 and self.stacks[0].layout.count <= LARGEST else None
 
     def _stacks(self) -> list[Stack]:
         size = together(self.training, self.training.build(self.training.seeds[0]), self.device)
@@ -235,29 +239,31 @@ class NetworkGroup:
         end = min(self._due(), self.done + most)
         if epoch := self.training.task.epoch:
             end = min(end, (self.done // epoch + 1) * epoch)
-        span, began = _Span(self.done, end - self.done), time.perf_counter()
-        errors = self._placed(self.curves["validation"][-1].astype(np.float32))
-        found = self._over_stacks(lambda stack, part: self._train_stack(stack, errors[part], span))
-        losses, norms, ended = (np.concatenate(parts, -1)[..., self.places] for parts in zip(*found))
+        start, count, began = self.done, end - self.done, time.perf_counter()
+        errors = self._placed(self.curves["validation"][-1]).tolist()
+        found = self._over_stacks(lambda stack, part: self.computed(stack, "chunk", start, count, errors[part]))
+        losses, norms, ended = (
+            np.concatenate([part[name] for part in found], -1)[..., self.places]
+            for name in ("losses", "norms", "ended")
+        )
         fresh = (ended >= 0) & ~np.isfinite(self.until)
         self.diverged = np.where(fresh, ended, self.diverged)
         self.until = np.where(fresh, ended + 1, self.until)
-        self.log.add(span.start, losses, norms, self.until)
-        self.done = end
-        self.seconds_each = (time.perf_counter() - began) / span.count
+        self.log.add(start, losses, norms, self.until)
+        self.done, self.seconds_each = end, (time.perf_counter() - began) / count
+        if self.workers is not None and self.warm:  # the first chunk may have waited for a compiler
+            self.workers.expect(self.seconds_each * (self.training.steps - self.done))
+        self.warm = True
 
-    def _train_stack(self, stack: Stack, errors: Tensor, span: _Span) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if stack.state.frozen.all():
-            nothing = np.full((span.count, len(stack)), np.nan, np.float32)
-            return nothing, nothing, stack.state.ended.cpu().numpy()
-        losses, norms = stack.train(span.start, span.count, errors)
-        return losses.cpu().numpy(), norms.cpu().numpy(), stack.state.ended.cpu().numpy()
-
-    def _placed(self, values: np.ndarray) -> Tensor:
+    def _placed(self, values: np.ndarray) -> np.ndarray:
         """Values of the runs as values of all members of the stacks; those that only fill a stack get the first."""
         members = np.full(sum(map(len, self.stacks)), values[0])
         members[self.places] = values
-        return torch.from_numpy(members).to(self.device)
+        return members
+
+    def _on_device(self, values: np.ndarray) -> Tensor:
+        """As :meth:`_placed`."""
+        return torch.from_numpy(self._placed(values)).to(self.device)
 
     def _over_stacks(self, work: Callable[[Stack, slice], Any]) -> list[Any]:
         """``work(stack, which members it has)`` for each; threads share the stacks on a CPU."""
@@ -267,6 +273,21 @@ class NetworkGroup:
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
             return list(pool.map(work, self.stacks, self._parts()))
 
+    def computed(self, stack: Stack, method: str, *arguments: Any) -> Mapping[str, np.ndarray]:
+        """What a method of a stack gives, by a worker process if one is idle, else by this process."""
+        reason = ""
+        if self.workers is not None and self.warm:
+            try:
+                return self.workers.call(self.sent, self.stacks.index(stack), stack, method, *arguments)
+            except NoneIdle:
+                pass
+            except Refused as error:
+                self.workers, reason = None, str(error)
+        found = getattr(stack, method)(*arguments)  # raises what a process could not compute for a good reason
+        if reason:
+            notice(f"threads share the runs of {shown_name(self.training)}, not processes: {reason}")
+        return found
+
     def _parts(self) -> list[slice]:
         """Which of all members are those of each stack."""
         ends = list(accumulate(map(len, self.stacks), initial=0))
@@ -275,7 +296,7 @@ class NetworkGroup:
     # Evaluation
 
     def _evaluate(self) -> None:
-        found = self._over_stacks(lambda stack, part: self._evaluate_stack(stack))
+        found = self._over_stacks(lambda stack, _: self.computed(stack, "point"))
         point = {name: np.concatenate([part[name] for part in found])[self.places] for name in found[0]}
         point |= self.log.read()
         for name, values in point.items():
@@ -283,17 +304,10 @@ class NetworkGroup:
         better = point["validation"] < self.best_validation
         self.since_best = np.where(better, 0, self.since_best + 1)
         self.best_validation = np.where(better, point["validation"], self.best_validation)
-        chosen = self._placed(better).unsqueeze(-1)
+        chosen = self._on_device(better).unsqueeze(-1)
         for stack, best, part in zip(self.stacks, self.best, self._parts()):
             best.copy_(torch.where(chosen[part], stack.state.parameters, best))
         self._stop_early()
-
-    def _evaluate_stack(self, stack: Stack) -> dict[str, np.ndarray]:
-        curves = {}
-        for split in ("validation", "test"):
-            for name, value in stack.evaluate(split).items():
-                curves[split if name == "error" else f"{split}_{name}"] = value.cpu().numpy()
-        return curves | {"sparsity": stack.sparsity().float().cpu().numpy()}
 
     def _stop_early(self) -> None:
         rule = self.training.stop
@@ -306,7 +320,7 @@ class NetworkGroup:
             due |= self.since_best >= rule.patience
         due &= ~self.over
         self.until = np.where(due, self.done, self.until)
-        frozen = self._placed(due)
+        frozen = self._on_device(due)
         for stack, part in zip(self.stacks, self._parts()):
             stack.state.frozen.logical_or_(frozen[part])
 
@@ -357,19 +371,14 @@ class NetworkGroup:
             notice(f"the saved state of {name} was written by another version of numerate: these runs start over")
 
     def _restore(self, arrays: Any, meta: Any) -> None:
-        def tensor(name: str) -> Tensor:
-            return torch.from_numpy(np.array(arrays[name])).to(self.device)
-
         for name in self._arrays:
             setattr(self, name, np.array(arrays[name]))
         for k in np.flatnonzero(self.restarts):
             self.stacks[k].restart(int(self.restarts[k]), int(self.since[k]) - 1)
         for k, stack in enumerate(self.stacks):
-            for name, into in vars(stack.state).items():
-                into.copy_(tensor(f"{k}/{name}"))
-            for number, into in enumerate(stack.carried):
-                into.copy_(tensor(f"{k}/carried{number}"))
-            self.best[k].copy_(tensor(f"{k}/best"))
+            own = {name.removeprefix(f"{k}/"): value for name, value in arrays.items() if name.startswith(f"{k}/")}
+            stack.restore(own)
+            self.best[k].copy_(torch.from_numpy(np.array(own["best"])))
         self.curves = {name[6:]: list(np.array(v)) for name, v in arrays.items() if name.startswith("curve/")}
         self.log.restore(arrays)
         self.done, self.seconds_before = meta["step"], meta["seconds"]
@@ -378,9 +387,8 @@ class NetworkGroup:
         """All that a checkpoint holds but the curves and the log."""
         arrays: dict[str, Any] = {}
         for k, stack in enumerate(self.stacks):
-            arrays |= {f"{k}/{name}": value.cpu().numpy() for name, value in vars(stack.state).items()}
-            arrays |= {f"{k}/carried{n}": value.cpu().numpy() for n, value in enumerate(stack.carried)}
-            arrays[f"{k}/best"] = self.best[k].cpu().numpy()
+            own = stack.arrays() | {"best": self.best[k].cpu().numpy()}
+            arrays |= {f"{k}/{name}": value for name, value in own.items()}
         return arrays | {name: getattr(self, name) for name in self._arrays}
 
     @property

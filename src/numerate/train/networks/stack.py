@@ -4,11 +4,12 @@ A stack of one run is computed as it is written. A larger one is the same functi
 parameters for each run. On a GPU an update, its data and its log are one CUDA graph.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -38,9 +39,10 @@ class Stack:
     Args:
         runs: of one form. More than one: ``vmap`` must be able to follow the network.
         device: where they are trained.
+        data: the task's, where it has been read already.
     """
 
-    def __init__(self, runs: Sequence[NetworkRun], device: str) -> None:
+    def __init__(self, runs: Sequence[NetworkRun], device: str, data: Tensors | None = None) -> None:
         self.runs, self.device = tuple(runs), device
         self.training = runs[0].training
         self.task: BatchTask = self.training.task
@@ -52,7 +54,8 @@ class Stack:
         self.rate = torch.tensor([[adam.rate] for adam in settings], device=device)
         self.limit = torch.tensor([[adam.limit] for adam in settings], device=device)
         self.limits = self.layout.limits(device)
-        self.data = {name: value.to(device) for name, value in _data(self.task).items()}
+        data = data_of(self.task) if data is None else data
+        self.data = {name: value.to(device) for name, value in data.items()}
         self.order: Tensors = {}
         alone = len(runs) == 1 and native.draws()
         self.adam, self.uniform = (
@@ -126,7 +129,26 @@ class Stack:
     def __len__(self) -> int:
         return len(self.runs)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that updates change, for :meth:`restore` here or in another process."""
+        return {name: value.cpu().numpy() for name, value in self._changing().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, into in self._changing().items():
+            into.copy_(torch.from_numpy(np.array(arrays[name])))
+
+    def _changing(self) -> Tensors:
+        return vars(self.state) | {f"carried{number}": entry for number, entry in enumerate(self.carried)}
+
     # Training
+
+    def chunk(self, start: int, count: int, validation: Sequence[float]) -> dict[str, np.ndarray]:
+        """As :meth:`train`; and at which update each run stopped being finite, (S,), -1 where none did."""
+        losses = norms = np.full((count, len(self)), np.nan, np.float32)
+        if not self.state.frozen.all():
+            errors = torch.tensor(validation, dtype=torch.float32, device=self.device)
+            losses, norms = (found.cpu().numpy() for found in self.train(start, count, errors))
+        return {"losses": losses, "norms": norms, "ended": self.state.ended.cpu().numpy()}
 
     def train(self, start: int, count: int, validation: Tensor) -> tuple[Tensor, Tensor]:
         """Updates ``start`` to ``start + count``, at most CHUNK and within one epoch; losses and norms, (count, S).
@@ -208,6 +230,14 @@ class Stack:
         return self._replay
 
     # Evaluation
+
+    def point(self) -> dict[str, np.ndarray]:
+        """A point of the curves of held-out errors and of sparsity; name -> (S,)."""
+        curves = {}
+        for split in ("validation", "test"):
+            for name, value in self.evaluate(split).items():
+                curves[split if name == "error" else f"{split}_{name}"] = value.cpu().numpy()
+        return curves | {"sparsity": self.sparsity().float().cpu().numpy()}
 
     @torch.no_grad()
     def evaluate(self, split: HeldOut, parameters: Tensor | None = None) -> Tensors:
@@ -334,6 +364,6 @@ def _only(values: Any) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _data(task: BatchTask) -> Tensors:
+def data_of(task: BatchTask) -> Tensors:
     """Read once per process: several groups train on one data set."""
     return task.data()
