@@ -1,12 +1,13 @@
 """``numerate fit`` as a newcomer types it."""
 
+import html
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -65,6 +66,18 @@ def test_decimal_commas_between_semicolons(fit, tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(["length;g;T", *lines]).replace(".", ","))
     done = fit("data.csv", "--target", "T", "--seconds", "3")
     assert "T = 2*pi*sqrt(length/g)" in done.stdout, done.stderr
+
+
+def test_the_code_on_the_page_reads_the_same_table(fit, tmp_path, monkeypatch):
+    text = pendulum(60).write_csv(separator=";").replace(".", ",")
+    (tmp_path / "data.csv").write_text(text)
+    done = fit("data.csv", "--target", "T", "--seconds", "3", "--out", "page")
+    assert done.returncode == 0, done.stderr
+    page = html.unescape((tmp_path / "page" / "report.html").read_text())
+    code = re.sub("<[^>]*>", "", page[page.index("from numerate import FormulaRegressor") :].partition("</pre>")[0])
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert str(names["model"].formula_) == "2*pi*sqrt(length/g)"
 
 
 def test_a_formula_that_seven_rows_agree_with_is_no_law_and_has_no_noise(fit, tmp_path):

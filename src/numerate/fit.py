@@ -240,14 +240,12 @@ def outside(column: np.ndarray, count: int = 400) -> np.ndarray:
 def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
     """How to get the same formula in Python."""
     table = fit.table
-    read = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".txt": "read_csv"}
-    reader = read.get(path.suffix.lower(), "read_excel")
     units = "" if fit.units is None else f", units={', '.join(each.text for each in fit.units.values())!r}"
     weights = f", sample_weight=data[{table.target!r}] ** -2" if fit.relative else ""
     return (
-        "import polars as pl\n"
-        "from numerate import FormulaRegressor\n\n"
-        f"data = pl.{reader}({str(path)!r})\n"
+        "from numerate import FormulaRegressor\n"
+        "from numerate.discover import read_frame\n\n"
+        f"data = read_frame({str(path)!r})   # of polars\n"
         f"model = FormulaRegressor(seconds={seconds:g}{units}{', robust=True' if fit.robust else ''})\n"
         f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
         f"model.formula_      # {export.text(fit.found.best.expression)}\n"

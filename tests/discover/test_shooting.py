@@ -1,5 +1,7 @@
 """Polynomial right-hand sides by integration: known systems with few points."""
 
+import time
+
 import numpy as np
 import pytest
 import sympy
@@ -44,6 +46,12 @@ def test_a_decay_keeps_its_only_term():
     law = polynomial_law([solved(lambda _, x: [-0.7 * x[0]], (2.0,), 5, 30)], 3)
     assert law is not None
     assert coefficients(law.formulas(["x"])[0]) == pytest.approx({"x": -0.7}, rel=1e-6)
+
+
+def test_no_law_is_found_without_time_and_little_time_is_taken():
+    before = time.process_time()
+    assert polynomial_law([solved(lorenz, (2.3, 8.1, 12.4), 6, 90)], 3, seconds=0.0) is None
+    assert time.process_time() - before < 5  # 60 steps of all degrees take longer
 
 
 def test_what_needs_most_terms_of_a_polynomial_is_no_law():

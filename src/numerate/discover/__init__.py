@@ -5,6 +5,7 @@ from numerate.discover.equations import Equations, equations
 from numerate.discover.formula import Dimensions, Formula, Found
 from numerate.discover.module import FormulaModule
 from numerate.discover.search import search
+from numerate.discover.table import read_frame
 
 __all__ = [
     "ConstantsFit",
@@ -15,5 +16,6 @@ __all__ = [
     "Found",
     "equations",
     "fit_constants",
+    "read_frame",
     "search",
 ]

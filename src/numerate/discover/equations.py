@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -114,12 +115,15 @@ def equations(
     check_trajectories(trajectories, names)
     smooth = [smoothed(each) for each in trajectories]
     known = _known_slopes(smooth, names)
-    law = polynomial_law(trajectories, DEGREE) if any(each.error > CLEAN * each.size for each in known) else None
+    law, began = None, process_time()
+    if any(each.error > CLEAN * each.size for each in known):
+        law = polynomial_law(trajectories, DEGREE, seconds * len(names) / 2)
     if law is not None:
         found: list[Found | None] = [None] * len(names)
         fitted = refined(law.formulas(names), names, trajectories, trajectories)
     else:
-        options = {"names": names, "seconds": seconds, "functions": functions}
+        left = seconds - (process_time() - began) / len(names)
+        options = {"names": names, "seconds": left, "functions": functions}
         told = [None if progress is None else partial(progress, name) for name in names]
         got = [_from_slopes(known[i], told[i], {**options, "seed": (seed, i)}) for i in range(len(names))]
         start, found = [formula for formula, _ in got], [each for _, each in got]

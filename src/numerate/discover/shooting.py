@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import process_time
 
 import numpy as np
 import sympy
@@ -103,12 +104,13 @@ class Polynomials:
         return result
 
 
-def polynomial_law(trajectories: Sequence[Trajectory], most: int) -> Polynomials | None:
+def polynomial_law(trajectories: Sequence[Trajectory], most: int, seconds: float = np.inf) -> Polynomials | None:
     """The sparse polynomials, of least degree up to ``most``, whose solutions go from each point to the next.
 
-    For data without noise but with so few points that no interpolation follows them. None if there are none, or if they
-    need most of their terms: then they approximate something else.
+    For data without noise but with so few points that no interpolation follows them. None if there are none within
+    ``seconds`` of processor time, or if they need most of their terms: then they approximate something else.
     """
+    until = process_time() + seconds
     near = pieces(trajectories, trajectories, 1, 1)
     scale = near.scale
     near = Pieces(near.starts / scale, near.steps, near.goals / scale)
@@ -116,12 +118,14 @@ def polynomial_law(trajectories: Sequence[Trajectory], most: int) -> Polynomials
         powers = exponents(len(scale), degree)
         if len(powers) * len(scale) > min(MOST_COEFFICIENTS, near.goals.size // 3):
             return None
-        full, misfit = _fit(_trapezoidal(powers, scale, near), near, SUBSTEPS[0])
+        full, misfit = _fit(_trapezoidal(powers, scale, near), near, SUBSTEPS[0], until)
         if misfit < 100 * GOOD:
-            full, misfit = _fit(full, near, SUBSTEPS[1])
+            full, misfit = _fit(full, near, SUBSTEPS[1], until)
         if misfit < GOOD:
-            law = _sparse(full, near, max(10 * misfit, 1e-9))
+            law = _sparse(full, near, max(10 * misfit, 1e-9), until)
             return law if degree == 1 or law.is_sparse else None
+        if process_time() > until:
+            return None
     return None
 
 
@@ -134,21 +138,21 @@ def _trapezoidal(powers: np.ndarray, scale: np.ndarray, near: Pieces) -> Polynom
     return replace(model, coefficients=np.linalg.lstsq(columns, ends - near.starts, rcond=None)[0])
 
 
-def _sparse(full: Polynomials, near: Pieces, limit: float) -> Polynomials:
-    """Terms are left out, the least first, as long as the others still meet the data."""
+def _sparse(full: Polynomials, near: Pieces, limit: float, until: float) -> Polynomials:
+    """Terms are left out, the least first, as long as the others still meet the data and time is left."""
     best, kept = full, full.kept.copy()
-    while kept.sum() > 1:
+    while kept.sum() > 1 and process_time() < until:
         sizes = np.where(kept, np.abs(best.coefficients), np.inf)
         kept.flat[int(np.argmin(sizes))] = False
         start = replace(full, coefficients=np.where(kept, best.coefficients, 0.0), kept=kept.copy())
-        fitted, misfit = _fit(start, near, SUBSTEPS[1])
+        fitted, misfit = _fit(start, near, SUBSTEPS[1], until)
         if misfit > limit:
             break
         best = fitted
     return best
 
 
-def _fit(model: Polynomials, near: Pieces, substeps: int) -> tuple[Polynomials, float]:
+def _fit(model: Polynomials, near: Pieces, substeps: int, until: float) -> tuple[Polynomials, float]:
     """Levenberg and Marquardt on the kept coefficients; with the root mean square misfit."""
     where = np.flatnonzero(model.kept)
     c, damping = model.coefficients.ravel()[where], 1e-3
@@ -175,6 +179,6 @@ def _fit(model: Polynomials, near: Pieces, substeps: int) -> tuple[Polynomials, 
                 c, now, damping = c + move, after, damping / 10
                 break
             damping *= 5
-        if not now @ now < (1 - 1e-3) * before:
+        if not now @ now < (1 - 1e-3) * before or process_time() > until:
             break
     return replace(model, coefficients=whole(c)), float(np.sqrt(np.mean(now**2)))

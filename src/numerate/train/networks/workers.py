@@ -4,8 +4,8 @@ They keep nothing. An order brings the state of a run, and its answer the next o
 run goes on in this one, with the same bits. A network that a process cannot make is left to threads.
 
 Orders and answers are those of a cluster's workers: a training as text, which the process makes anew and proves by its
-hash, and arrays as raw numbers. Nothing is pickled. Each process imports torch, and is 260 MB of memory and more; a data
-set is in memory once for all.
+hash, and arrays as raw numbers. Nothing is pickled. Each process imports torch, and is 260 MB of memory and more; a
+data set is in memory once for all.
 """
 
 import logging
