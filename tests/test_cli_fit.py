@@ -255,3 +255,25 @@ def test_laws_that_come_with_the_package(capfd, tmp_path):
     assert re.search(r"M ≈ 15\.5\d* - 2\.0\d*\*logP", out)
     assert re.search(r"v ≈ 475\.\d+\*D", out)
     assert {path.parent.name for path in tmp_path.glob("laws/*/report.html")} == {"kepler", "leavitt", "hubble"}
+
+
+PLANETS = {"a": [0.389, 0.724, 1.0, 1.524, 5.2, 9.51], "P": [87.77, 224.7, 365.25, 686.95, 4332.62, 10759.2]}
+
+
+def test_kepler_s_own_numbers_give_his_law(fit, tmp_path):
+    """Errors count relative to the period without being asked to; a year is 365.25 days."""
+    write(tmp_path, **PLANETS)
+    done = fit("bad.csv", "--target", "P")
+    assert re.search(r"^P ≈ 36[45]\S*\*a\*\*\(3/2\)$", done.stdout, re.M), done.stdout
+    assert "row by row" in done.stdout
+
+
+def test_rows_far_off_and_wide_targets_get_a_hint(fit, tmp_path):
+    x = np.linspace(1, 30, 80)
+    y = x**2 + np.random.default_rng(0).normal(size=80) / 4
+    y[[11, 24, 41, 50, 63, 75]] += [300, 250, -90, 280, 310, -270]
+    write(tmp_path, x=x.tolist(), y=y.tolist())
+    done = fit("bad.csv", "--target", "y", "--absolute", "--seconds", "2")
+    assert "hint: 6 rows lie more than 6 standard deviations off; --robust" in done.stdout
+    assert "--relative weighs" in done.stdout
+    assert "hint" not in fit("bad.csv", "--target", "y", "--robust", "--relative", "--seconds", "2").stdout

@@ -247,7 +247,7 @@ def laws(out: Path) -> None:
     for law in LAWS:
         terminal.echo(f"{law.title}: {law.about}")
         wanted = cli_fit.Wanted(
-            law.path, law.target, [law.input], None, None, law.units, 10.0, None, law.size, law.relative, 0,
+            law.path, law.target, [law.input], None, None, law.units, 10.0, None, law.size, None, 0,
             out / "laws" / law.name,
         )  # fmt: skip
         cli_fit.run(wanted, _print)
@@ -275,7 +275,10 @@ def fit(
         str | None, typer.Option(help="Functions a formula may contain, such as 'exp,log'; 'none' for powers only.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Largest formula allowed, in operations, names and numbers.")] = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Measure errors relative to the target.")] = False,
+    relative: Annotated[
+        bool | None,
+        typer.Option("--relative/--absolute", help="Measure errors relative to the target (default: as the data say)."),
+    ] = None,
     robust: Annotated[bool, typer.Option("--robust", help="Look for gross outliers and leave them out.")] = False,
     seed: Annotated[
         int, typer.Option(help="Seed of the search; the same seed gives the same formula unless time runs out.")

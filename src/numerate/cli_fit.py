@@ -27,7 +27,7 @@ class Wanted:
     seconds: float
     functions: list[str] | None
     size: int | None
-    relative: bool
+    relative: bool | None
     seed: int
     out: Path
     robust: bool = False
@@ -41,7 +41,7 @@ class Wanted:
                 value = ",".join(value) or "none"
             if value is not None and (name, value) not in (("seconds", 10.0), ("seed", 0)):
                 words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-        words += ["--relative"] if self.relative else []
+        words += {None: [], True: ["--relative"], False: ["--absolute"]}[self.relative]
         words += ["--robust"] if self.robust else []
         return shlex.join(words)
 
@@ -134,6 +134,7 @@ def _summary(fit: Any) -> Any:
     facts += [f"  dimensionless group: {group}" for group in fit.groups]
     facts += [f"  left out as outliers: {fit.outliers}"] if fit.found.outliers else []
     cut = "; the time ran out, another run may find another formula" if fit.found.cut else ""
+    facts += [f"  hint: {hint}" for hint in fit.hints]
     facts.append(f"  found in {fit.found.seconds:.1f} s{cut}")
     others = Table("size", "relative error", "formula", box=None, pad_edge=False, header_style="dim")
     for each in fit.runners_up:

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from numerate.discover import Formula, Found, export
+from numerate.discover.noise import WIDE
 from numerate.discover.physical_units import Unit
+from numerate.discover.robust import FAR, far
 from numerate.discover.run import SEEN, ConstantNote, explain_constants, find, smaller, values
 from numerate.discover.table import Table
 from numerate.report.formula import (
@@ -37,7 +39,6 @@ class FormulaFit:
     found: Found
     units: Mapping[str, Unit] | None
     constants: Sequence[ConstantNote]
-    relative: bool = False
     robust: bool = False
 
     @property
@@ -48,22 +49,43 @@ class FormulaFit:
             return f"an exact law: it agrees with {rows} to the last digits"
         if best.relative_error < SEEN:
             return f"{NO_LAW}, which agrees with {rows}: they are too few, or its constants too many, for a law"
-        if self.found.noise and best.error < 1.2 * self.found.noise:
+        error = best.relative_error if self.found.relative else best.error
+        if self.found.noise and error < 1.2 * self.found.noise:
             return f"{NO_LAW}, which leaves no more than the noise"
         return NO_LAW
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Target minus formula, (n,)"""
+        return self.table.y - values(self.found.best, self.table.X, self.table.names)
+
+    @property
+    def hints(self) -> list[str]:
+        """Options that may serve this table better."""
+        if self.found.exact or self.found.best.relative_error < SEEN:
+            return []
+        y, hints = self.table.y, []
+        left = self.residuals / np.abs(y) if self.found.relative else self.residuals
+        off = int(far(left, np.ones(len(y), bool)).sum())
+        if off and not self.robust:
+            hints.append(f"{off:,} rows lie more than {FAR:g} standard deviations off; --robust leaves such rows out")
+        if not self.found.relative and y.all() and np.ptp(np.sign(y)) == 0 and np.abs(y).max() > WIDE * np.abs(y).min():
+            orders = np.log10(np.abs(y).max() / np.abs(y).min())
+            hints.append(
+                f"{self.table.target} spans {orders:.1f} orders of magnitude; --relative weighs small values as large"
+            )
+        return hints
 
     @property
     def facts(self) -> list[tuple[str, str]]:
         best, noise = self.found.best, self.found.noise
         kept = ~np.isin(np.arange(len(self.table.y)), self.found.outliers)
-        rest = (self.table.y - values(best, self.table.X, self.table.names))[kept]
-        size = float(np.sqrt(np.mean(rest**2)))
+        size = float(np.sqrt(np.mean(self.residuals[kept] ** 2)))
         error = f"{number(size)}, {percent(best.relative_error if size else 0.0)} of the target"
-        if self.relative:
-            noise = noise and best.relative_error * noise / best.error
-        level = percent(noise) + " of the target" if self.relative else f"{number(noise)} (standard deviation)"
+        relative = self.found.relative
+        level = percent(noise) + " of the target" if relative else f"{number(noise)} (standard deviation)"
         return [
-            ("root mean square error", error + ("'s, row by row" if self.relative else "'s")),
+            ("root mean square error", error + ("'s, row by row" if relative else "'s")),
             (
                 "estimated noise",
                 level
@@ -74,6 +96,7 @@ class FormulaFit:
             ),
             ("size", f"{best.size} operations, names and numbers"),
             *([("left out as outliers", self.outliers)] if self.found.outliers else []),
+            *(("hint", hint) for hint in self.hints),
         ]
 
     @property
@@ -108,7 +131,7 @@ def fit_table(
     functions: Sequence[str] | None = None,
     units: Mapping[str, Unit] | None = None,
     size: int | None = None,
-    relative: bool = False,
+    relative: bool | None = None,
     robust: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -121,28 +144,26 @@ def fit_table(
         functions: Functions a formula may contain; None for the default set.
         units: Column -> unit.
         size: The largest formula wanted.
-        relative: Whether errors count relative to the target, row by row.
+        relative: Whether errors count relative to the target, row by row; None: where the data say so.
         robust: Whether gross outliers are left out.
         seed: Of the search.
         progress: Called with the best formula so far and the seconds gone by.
     """
-    if relative and not table.y.all():
-        raise ValueError(f"relative errors need a target that is nowhere 0; {table.target!r} is in some row")
     found = find(
         table.X,
         table.y,
         names=table.names,
         target=table.target,
-        weights=table.y**-2.0 / np.mean(table.y**-2.0) if relative else None,
         seconds=seconds,
         functions=functions,
         units=units,
+        relative=relative,
         robust=robust,
         seed=seed,
         progress=progress,
     )
     found = found if size is None else smaller(found, size)
-    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target), relative, robust)
+    return FormulaFit(table, found, units, explain_constants(found.best, units, table.target), robust)
 
 
 def candidates(found: Found, target: str) -> list[Candidate]:
@@ -166,11 +187,11 @@ def law(fit: FormulaFit) -> Law:
     table, best = fit.table, fit.found.best
     predicted = values(best, table.X, table.names)
     front = candidates(fit.found, table.target)
-    band = "; the band is twice the estimated noise" if fit.found.noise and not fit.relative else ""
+    band = "; the band is twice the estimated noise" if fit.found.noise and not fit.found.relative else ""
     pictures = [
         Picture(
             "fit",
-            fit_figure(table.y, predicted, 0.0 if fit.relative else fit.found.noise, front, fit.relative),
+            fit_figure(table.y, predicted, 0.0 if fit.found.relative else fit.found.noise, front, fit.found.relative),
             f"Left: every row. Middle: what the formula leaves{band}. Right: all formulas that are better than every "
             "smaller one; the chosen one is filled.",
         )
@@ -241,13 +262,13 @@ def usage(path: Path, fit: FormulaFit, seconds: float) -> str:
     """How to get the same formula in Python."""
     table = fit.table
     units = "" if fit.units is None else f", units={', '.join(each.text for each in fit.units.values())!r}"
-    weights = f", sample_weight=data[{table.target!r}] ** -2" if fit.relative else ""
+    options = f", relative={fit.found.relative}" + (", robust=True" if fit.robust else "")
     return (
         "from numerate import FormulaRegressor\n"
         "from numerate.discover import read_frame\n\n"
         f"data = read_frame({str(path)!r})   # of polars\n"
-        f"model = FormulaRegressor(seconds={seconds:g}{units}{', robust=True' if fit.robust else ''})\n"
-        f"model.fit(data[{list(table.names)!r}], data[{table.target!r}]{weights})\n"
+        f"model = FormulaRegressor(seconds={seconds:g}{units}{options})\n"
+        f"model.fit(data[{list(table.names)!r}], data[{table.target!r}])\n"
         f"model.formula_      # {export.text(fit.found.best.expression)}\n"
         f"model.predict(data[{list(table.names)!r}])\n"
         "model.to_module()   # an nn.Module whose constants train\n"

@@ -15,7 +15,7 @@ from numerate.discover.clock import Clock
 from numerate.discover.few import Few
 from numerate.discover.groups import find_groups
 from numerate.discover.monomial import monomials
-from numerate.discover.noise import anderson_darling, is_gaussian, noise_level
+from numerate.discover.noise import anderson_darling, is_gaussian, is_relative, noise_level
 from numerate.discover.pool import Pool
 from numerate.discover.refit import Fit, refit
 from numerate.discover.rounding import before_sums, merged, round_constants
@@ -34,6 +34,39 @@ def normal(n, seed=1):
 
 def noisy_view(X, y, sigma):
     return replace(root(X, y + sigma * normal(len(y))), noise=sigma)
+
+
+# ---- relative or not ------------------------------------------------------------------------------------------------
+
+WIDE = {
+    "power law": (lambda a, b: a**3 / b, 1.0, 20.0),
+    "exponential": (lambda a, b: b * np.exp(2 * a), 0.5, 4.0),
+    "quotient": (lambda a, b: a**4 / (1 + b), 1.0, 9.0),
+}
+
+
+@pytest.mark.parametrize("law", WIDE, ids=str)
+@pytest.mark.parametrize("n", [30, 600])
+def test_errors_in_proportion_to_the_target_are_recognised(law, n):
+    f, low, high = WIDE[law]
+    X = box(n, 2, low, high)
+    assert is_relative(X, f(*X.T) * np.exp(0.05 * normal(n)))
+
+
+@pytest.mark.parametrize("law", WIDE, ids=str)
+def test_errors_of_one_size_and_no_errors_are_not_relative(law):
+    f, low, high = WIDE[law]
+    X = box(600, 2, low, high)
+    y = f(*X.T)
+    assert not is_relative(X, y)
+    assert not is_relative(X, y + 0.2 * y.min() * normal(600))
+
+
+def test_a_narrow_target_and_one_of_both_signs_are_not_relative():
+    X = box(600, 2)
+    y = X[:, 0] * X[:, 1]
+    assert not is_relative(X, y * np.exp(0.05 * normal(600)))
+    assert not is_relative(X, (y - 4) * np.exp(0.05 * normal(600)))
 
 
 # ---- the level ------------------------------------------------------------------------------------------------------

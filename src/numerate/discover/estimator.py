@@ -29,14 +29,17 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Fitted attributes: ``formula_`` (a sympy expression whose symbols are the columns' names), ``formulas_`` (the front
     of error against size, each a :class:`numerate.discover.Formula`), ``exact_`` (whether the formula is a law to the
-    last digit rather than an approximation), ``noise_`` (estimated standard deviation of the noise in y), ``groups_``
-    (dimensionless groups, name -> exponent), ``outliers_`` (rows left out, by number). With several targets each of
+    last digit rather than an approximation), ``noise_`` (estimated standard deviation of the noise in y), ``relative_``
+    (whether errors count relative to y; ``noise_`` does so then), ``groups_`` (dimensionless groups, name -> exponent),
+    ``outliers_`` (rows left out, by number). With several targets each of
     them is a list, one entry for each target.
 
     Args:
         seconds: Processor time for each target, on one core. An exact law ends the search earlier.
         functions: Functions a formula may contain, such as ``["exp", "sin"]``; None allows the default set.
         units: Physical units of the inputs, in order, and of the target, such as ``"m, s, m/s"``.
+        relative: Whether errors count relative to the target, row by row. None lets the data say: a target of one sign
+            over two orders of magnitude whose errors grow with it. Sample weights given, None means no.
         robust: Whether gross outliers, at most a fifth of the rows, are looked for and left out.
         random_state: Seed of the search; the same seed gives the same formula unless time runs out first.
         progress: Called with the best :class:`numerate.discover.Formula` so far and the seconds gone by.
@@ -48,6 +51,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         *,
         functions: Sequence[str] | None = None,
         units: str | Sequence[str] | None = None,
+        relative: bool | None = None,
         robust: bool = False,
         random_state: Any = 0,
         progress: Progress | None = None,
@@ -55,6 +59,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.seconds = seconds
         self.functions = functions
         self.units = units
+        self.relative = relative
         self.robust = robust
         self.random_state = random_state
         self.progress = progress
@@ -76,6 +81,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.formulas_ = self._each(lambda found: found.front)
         self.exact_ = self._each(lambda found: found.exact)
         self.noise_ = self._each(lambda found: found.noise)
+        self.relative_ = self._each(lambda found: found.relative)
         self.groups_ = self._each(lambda found: found.groups)
         self.outliers_ = self._each(lambda found: list(found.outliers))
         return self
@@ -93,6 +99,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             seconds=self.seconds,
             functions=self.functions,
             units=self._units(target),
+            relative=self.relative,
             robust=self.robust,
             seed=self._seed(),
             progress=self.progress,

@@ -48,10 +48,12 @@ class Found:
         best: the formula chosen.
         front: error against size, smallest first, each better than all smaller ones.
         exact: whether best is a law to the last digit.
-        noise: estimated standard deviation of the noise in y; 0.0 if none can be seen.
+        noise: estimated standard deviation of the noise in y, or of that over y if errors are relative; 0.0 if none can
+            be seen.
         groups: dimensionless groups found, each input: exponent.
         seconds: CPU time used.
         cut: whether the time limit ended the search; the same seed may then end elsewhere.
+        relative: whether errors count relative to y, row by row.
         outliers: rows that were left out, by number; only a robust search leaves any out.
     """
 
@@ -62,6 +64,7 @@ class Found:
     groups: list[dict[str, Fraction]]
     seconds: float
     cut: bool = False
+    relative: bool = False
     outliers: tuple[int, ...] = ()
 
 

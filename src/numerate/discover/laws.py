@@ -17,7 +17,6 @@ class MeasuredLaw:
     target: str
     units: str | None = None
     size: int | None = None
-    relative: bool = False
 
     @property
     def path(self) -> Path:
@@ -32,7 +31,6 @@ LAWS = (
         "a",
         "P",
         units="AU, year",
-        relative=True,
     ),
     MeasuredLaw(
         "leavitt",

@@ -11,6 +11,8 @@ from numerate.discover.view import View
 
 SMOOTH = 1e-6  # of the scale of y: a polynomial that comes so close leaves no noise
 ONE_PERCENT = 1.035  # of Anderson and Darling's statistic, mean and variance estimated (Stephens, 1986)
+WIDE = 100.0  # largest target over the smallest, from which errors may be relative to it
+FEW = 40  # rows that cannot tell noise from structure
 SMALL = 0.03  # of the scale of y: noise up to which log t, 1/t and t^2 keep it even and unbiased
 
 
@@ -58,6 +60,47 @@ def noise_level(view: View, X: np.ndarray | None = None, most_rows: int = 2000) 
     if residual is None or not _without_structure(X, residual):
         return None
     return Noise(float(level), is_gaussian(residual, v.P))
+
+
+def is_relative(X: np.ndarray, y: np.ndarray, most_rows: int = 2000) -> bool:
+    """Whether y has errors in proportion to it rather than errors of one size; X: (n, d), y: (n,)
+
+    Free polynomials for log |y| and for y itself, of the inputs and of their logarithms, are compared by description
+    length. The one for log |y| must stop short of its highest degree, and what it leaves must be as large on all rows.
+    Only targets of one sign over two orders of magnitude are asked; few rows can show no more than the lengths.
+    """
+    X, y = X[:most_rows], y[:most_rows]
+    size = np.abs(y)
+    if abs(np.sign(y).sum()) < len(y) or size.max() < WIDE * size.min():
+        return False
+    relative, absolute = _shortest(X, np.log(size)), _shortest(X, y)
+    if relative.level < SMOOTH or relative.length + np.log(size).sum() > absolute.length:
+        return False
+    left = np.log(np.abs(relative.residual) + 1e-300)
+    return len(y) < FEW or (relative.ended and is_noise(X, left - left.mean()))
+
+
+@dataclass(frozen=True)
+class _Smooth:
+    """A free polynomial: what it leaves, nats of residuals and coefficients, whether higher degrees are no better."""
+
+    level: float
+    residual: np.ndarray
+    length: float
+    ended: bool
+
+
+def _shortest(X: np.ndarray, t: np.ndarray) -> _Smooth:
+    """The free polynomial of X or log X with the shortest description of t."""
+    n, k = X.shape
+    highest = poly.best_degree(k, n // 3, 8)
+    found = []
+    for U in (X, np.where((X > 0).all(0), np.log(np.abs(X) + 1e-300), X)):
+        for degree in range(1, highest + 1):
+            level, residual = poly.smooth_residual(U, t, degree)
+            length = n * np.log(level + 1e-300) + 0.5 * (poly.count(k, degree) + 1) * np.log(n)
+            found.append(_Smooth(level, residual, float(length), degree < highest))
+    return min(found, key=lambda each: each.length)
 
 
 class SmoothFits:
@@ -133,7 +176,7 @@ def is_noise(X: np.ndarray, residual: np.ndarray, most_rows: int = 2000) -> bool
     X, r = X[:most_rows], residual[:most_rows]
     n, k = X.shape
     degree = poly.best_degree(k, n // 8, 5)
-    if degree < 2 and n < 40:
+    if degree < 2 and n < FEW:
         return False
     V = np.where((X > 0).all(0), np.log(np.abs(X) + 1e-300), X)
     p = poly.count(k, degree) + 1

@@ -149,6 +149,8 @@ class Pool:
             return
         self._looked = self.best
         r = ex.column(self.best.tree, self.X) - self.y
+        if self.weights is not None:
+            r = r * np.sqrt(self.weights)
         self._left_over = self._is_simple(self.best, 0.0) and is_noise(self.X, r)
         if self._left_over:
             self.noise = min(self.best.error, np.inf if self.noise is None else self.noise)

@@ -34,7 +34,7 @@ def robust_search(
         left -= found.seconds
         again = far((found.best.predict(X) - y) * root, kept)
         if not rounds or np.array_equal(again, out) or left < 0.1 * seconds:
-            return replace(found, outliers=tuple(int(i) for i in np.flatnonzero(out)))
+            return replace(found, seconds=seconds - left, outliers=tuple(int(i) for i in np.flatnonzero(out)))
         out = again
 
 

@@ -13,6 +13,7 @@ from numerate.discover.choose import Chooser
 from numerate.discover.clock import Clock
 from numerate.discover.export import replaced
 from numerate.discover.formula import Formula, Found
+from numerate.discover.noise import is_relative
 from numerate.discover.physical_units import Nonsense, Unit, constant_dimensions, dimensions, reachable, show
 from numerate.discover.pool import Candidate
 from numerate.discover.refit import refit
@@ -65,6 +66,7 @@ def find(
     seconds: float = 10.0,
     functions: Sequence[str] | None = None,
     units: Mapping[str, Unit] | None = None,
+    relative: bool | None = None,
     robust: bool = False,
     seed: int = 0,
     progress: Callable[[Formula, float], None] | None = None,
@@ -80,19 +82,26 @@ def find(
         seconds: Processor time.
         functions: Functions a formula may contain; None for the default set.
         units: Column -> unit, of every input and the target; formulas that make no physical sense are refused.
+        relative: Whether errors count relative to the target, row by row; None: where no weights are given and the
+            data say so.
         robust: Whether gross outliers are looked for and left out; ``outliers`` says which rows.
         seed: Of the search.
         progress: Called with the best formula so far and the seconds gone by.
 
     Raises:
-        ValueError: If a function is not known, or no formula found makes physical sense.
+        ValueError: If a function is not known, errors are to be relative to a target that is 0 somewhere, or no formula
+            found makes physical sense.
     """
     check_functions(functions)
     clock = Clock(seconds)
-    given = np.column_stack([X, y])
+    given, unweighted = np.column_stack([X, y]), weights is None
     X, y, weights = canonical(X, y, weights, seed)
     check_rows(len(y))
     used = varying(X)
+    if relative is None:
+        relative = unweighted and is_relative(X[:, used], y)
+    if relative:
+        weights = relative_weights(y, target) * (1.0 if weights is None else weights)
     active = [name for name, each in zip(names, used) if each]
     complete = units is None or reachable(units, active, target)
     found = (robust_search if robust else search)(
@@ -112,7 +121,16 @@ def find(
         X, y, weights = X[~out], y[~out], None if weights is None else weights[~out]
     found = refitted(found, X[:, used], y, weights, clock)
     found = found if len(y) > FEW_ROWS else chosen_for_few(found, len(y))
-    return found if units is None else sensible(found, units, target)
+    found = found if units is None else sensible(found, units, target)
+    return replace(found, relative=True, noise=found.noise and found.best.relative_error) if relative else found
+
+
+def relative_weights(y: np.ndarray, target: str) -> np.ndarray:
+    """Weights by which squared errors are relative to the target: (n,) -> (n,), mean 1."""
+    if not y.all():
+        raise ValueError(f"relative errors need a target that is nowhere 0; {target!r} is in some row")
+    weights = (np.abs(y).min() / y) ** 2
+    return weights / np.mean(weights)
 
 
 def places(rows: np.ndarray, table: np.ndarray) -> tuple[int, ...]:
