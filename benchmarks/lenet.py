@@ -103,6 +103,7 @@ class Trainer:
     def __init__(self, training: NetworkTraining, device: str, threads: int, grouped: bool = False) -> None:
         runs = {key: NetworkRun(training, seed) for key, seed in zip(training.run_keys(), training.seeds)}
         self.group = NetworkGroup(runs, InMemory(), "benchmark", device, threads)
+        self.group.prepare()
         self.errors, self.epoch, self.done = torch.zeros(len(runs), device=device), training.task.epoch or 0, 0
         if grouped:
             for stack in self.group.stacks:

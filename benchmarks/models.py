@@ -145,6 +145,7 @@ def trained(case: Case, models: int, threads: int) -> Update:
     training = NetworkTraining(model, task, tuple(range(models)), Adam(1e-3, clip="norm", limit=1.0))
     runs = {key: NetworkRun(training, seed) for key, seed in zip(training.run_keys(), training.seeds)}
     group = NetworkGroup(runs, InMemory(), "benchmark", "cpu", threads, started(threads))
+    group.prepare()
     group.warm, done = True, count()
 
     def update() -> None:

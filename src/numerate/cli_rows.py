@@ -59,6 +59,7 @@ def rows_export(
         typer.Option("--shard-size", help="Split the file into shards of at most this many MiB, such as 15."),
     ] = None,
     shards: Annotated[int, typer.Option(help="With --shard-size: maximum number of shards.")] = 8,
+    weights: Annotated[bool, typer.Option(help="Include the weights; without them, files are small.")] = True,
     out: Out = Path("results"),
 ) -> None:
     """Copy finished runs into a file that you can take to another machine."""
@@ -68,7 +69,7 @@ def rows_export(
     if shard_size is not None and path.exists():
         raise ValueError(f"{path} exists; shards are cut from a new file")
     with Store(out / "results.sqlite", readonly=True) as store:
-        terminal.echo(f"{path}: {store.export(path, experiment, unfinished=unfinished)}")
+        terminal.echo(f"{path}: {store.export(path, experiment, unfinished=unfinished, weights=weights)}")
     if shard_size is not None:
         for shard in cut(path, int(shard_size * MIB), shards):
             terminal.echo(f"{shard}: {shard.stat().st_size / MIB:.1f} MiB")

@@ -157,6 +157,18 @@ def test_runs_move_into_a_file_that_another_process_has_open(path, tmp_path, mon
         assert copy.rows() == [row(0), row(1)]
 
 
+def test_runs_can_leave_their_weights_behind(path, tmp_path):
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+        assert store.export(tmp_path / "small.sqlite", weights=False) == Added(new=2)
+        whole = store.rows()
+    with Store(tmp_path / "small.sqlite", readonly=True) as small:
+        for found, kept in zip(small.rows(), whole):
+            assert kept.weights
+            assert found == replace(kept, weights={})
+            np.testing.assert_array_equal(found.curves["test"], kept.curves["test"])
+
+
 def test_runs_move_between_files(tmp_path):
     with Store(tmp_path / "here.sqlite") as here, Store(tmp_path / "there.sqlite") as there:
         here.add([row(0), row(1), row(2, experiment="other", config={"x": 1})])

@@ -471,6 +471,15 @@ def test_a_stack_of_several_rates_gives_the_runs_of_each_alone(tmp_path: Path) -
             assert row.digest == together[seed].digest
 
 
+@on_gpu
+def test_groups_side_by_side_on_a_gpu_give_the_runs_of_each_alone(tmp_path: Path) -> None:
+    given = [training(model=partial(Reader, hidden=hidden), task=Sums(), steps=40) for hidden in range(3, 9)]
+    together = trained(tmp_path / "together", *given, device="cuda")
+    for number, one in enumerate(given):
+        for key, row in trained(tmp_path / str(number), one, device="cuda").items():
+            assert row.digest == together[key].digest
+
+
 def test_rates_share_a_stack_where_their_seeds_do_not_meet() -> None:
     def keys(*seeds: tuple[int, ...]) -> dict[Any, NetworkRun]:
         given = [training(seeds=some, optimiser=Adam(10.0**-k)) for k, some in enumerate(seeds, 2)]

@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--export", type=Path)
+    parser.add_argument("--no-weights", action="store_true", help="export curves and scores alone")
     parser.add_argument("--seconds", type=float, help="stop training after so long, all experiments together")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
     asked = parser.parse_args()
@@ -57,7 +58,8 @@ def main() -> None:
                 print(f"{work.experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
         finally:
             if asked.export:
-                print(f"{asked.export}: {store.export(asked.export, unfinished=True)}", flush=True)
+                added = store.export(asked.export, unfinished=not asked.no_weights, weights=not asked.no_weights)
+                print(f"{asked.export}: {added}", flush=True)
 
 
 if __name__ == "__main__":

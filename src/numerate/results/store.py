@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -172,11 +173,14 @@ class Store:
 
     # To and from other files
 
-    def export(self, path: str | Path, experiment: str | None = None, *, unfinished: bool = False) -> Added:
+    def export(
+        self, path: str | Path, experiment: str | None = None, *, unfinished: bool = False, weights: bool = True
+    ) -> Added:
         """Copy the finished runs of all experiments, or of one, into another results file, new or not.
 
-        With ``unfinished`` the state of partly trained groups is copied too. Damaged runs are left out with a notice.
-        The result is a single file. While another process has it open, its log stays beside it.
+        With ``unfinished`` the state of partly trained groups is copied too; without ``weights`` runs keep their curves
+        and scores alone. Damaged runs are left out with a notice. The result is a single file. While another process
+        has it open, its log stays beside it.
         """
         if self.path.exists() and Path(path).exists() and self.path.samefile(path):  # links included
             raise StoreError(f"{path} is the results file itself; export to another one")
@@ -186,7 +190,7 @@ class Store:
                 f"{self.path} has no runs of {experiment!r}; it has {', '.join(sorted(known)) or 'none at all'}"
             )
         with Store(path) as other:
-            added = other._take(self, experiment, lenient=True)
+            added = other._take(self, experiment, lenient=True, weights=weights)
             if unfinished:
                 other._take_unfinished(self, experiment)
             other._file.to_single_file()
@@ -204,10 +208,13 @@ class Store:
                 self._take_unfinished(other)
             return added
 
-    def _take(self, other: "Store", experiment: str | None = None, *, lenient: bool = False) -> Added:
+    def _take(
+        self, other: "Store", experiment: str | None = None, *, lenient: bool = False, weights: bool = True
+    ) -> Added:
         """Runs of another file and, if it is about all of them, what it says of who shares runs."""
         with self.transaction():
-            added = self.add(other._reader.rows(experiment, lenient=lenient))
+            rows = other._reader.rows(experiment, lenient=lenient)
+            added = self.add(rows if weights else (replace(row, weights={}) for row in rows))
             shared = other._reader.shared(lenient) if experiment is None else []
             self._writer.share((each.key, each.experiment, decode_mapping(each.labels)) for each in shared)
         return added

@@ -17,8 +17,9 @@ from numerate.train import preflight
 from numerate.train.allocator import keep_freed_memory
 from numerate.train.backends import check
 from numerate.train.group import MEASURED_AT_ONCE, Group, cached_loop
-from numerate.train.networks.group import NetworkGroup
+from numerate.train.networks.group import NetworkGroup, exact_products
 from numerate.train.networks.group import groups as network_groups
+from numerate.train.networks.side_by_side import train_groups
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.workers import Workers
 from numerate.train.progress import Progress, Reporter
@@ -87,9 +88,9 @@ def _train(
     prepared = (Group(group, store, experiment, backend, device, threads) for group in groups)
     started = (_Queue(group.run(report, checkpoint_seconds), device) for group in prepared)
     _take_turns(started, kind_of(device).concurrent_groups, report.time_is_up)
-    with _workers(of_networks, device, threads) as workers:
+    with _workers(of_networks, device, threads) as workers, exact_products():
         more = (NetworkGroup(group, store, experiment, device, threads, workers) for group in of_networks)
-        _take_turns((_Queue(group.run(report, checkpoint_seconds), device) for group in more), 1, report.time_is_up)
+        train_groups(more, report, checkpoint_seconds, device)
     drop_finished(store)
     return report.finished == report.total
 

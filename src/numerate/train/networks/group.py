@@ -151,14 +151,25 @@ class NetworkGroup:
         self.store, self.experiment, self.device, self.threads = store, experiment, device, threads
         self.backend = f"{'graph' if kind_of(device).asynchronous else 'each'}-{kind_of(device).name}"
         self.name = hashlib.sha256(repr((self.keys, self.backend)).encode()).hexdigest()[:24]
-        self.stacks = self._stacks()
+        self.size = together(self.training, self.training.build(self.training.seeds[0]), device)
         self.seconds_each = 0.0
         self.warm = False  # whether this process has trained them for a while
+        self.workers = workers
+
+    @property
+    def fills_device(self) -> bool:
+        """Whether its updates leave a GPU no room for those of another group; on a CPU processes share its runs."""
+        return self.size == 1
+
+    def prepare(self) -> None:
+        """Make the stacks; compile what they need."""
+        self.stacks = self._stacks()
         self.sent = Runs(self.runs, self.stacks[0].data)
-        self.workers = workers if len(self.stacks) > 1 and self.stacks[0].layout.count <= LARGEST else None
+        if len(self.stacks) == 1 or self.stacks[0].layout.count > LARGEST:
+            self.workers = None
 
     def _stacks(self) -> list[Stack]:
-        size = together(self.training, self.training.build(self.training.seeds[0]), self.device)
+        size = self.size
         self.places = np.arange(len(self.runs))
         if size > 1:
             places = {run.seed % size: run for run in self.runs}
@@ -178,32 +189,25 @@ class NetworkGroup:
 
     # From the first update to the last
 
-    def run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
-        """As :meth:`_run`, with products in the precision that was asked for."""
-        parts = self._run(report, checkpoint_seconds)
-        while True:
-            with exact_products():
-                if next(parts, "ended") is not None:
-                    return
-            yield
+    def run(self, report: Any, checkpoint_seconds: float) -> Iterator[Callable[[], None]]:
+        """From the first update, or the last checkpoint, to rows in the store.
 
-    def _run(self, report: Any, checkpoint_seconds: float) -> Iterator[None]:
-        """From the first update, or the last checkpoint, to rows in the store; pauses after every chunk.
-
-        When ``report.time_is_up()``, the state is saved and nothing more is done. Every call trains a little, so
-        repeated short calls finish.
+        Yields what is to be computed, part by part: the caller calls each, in a thread if it likes, before it asks for
+        the next. Store and report are used in between, by the caller's own thread. When ``report.time_is_up()``, the
+        state is saved and nothing more is done. Every call trains a little, so repeated short calls finish.
         """
         saved = time.perf_counter()
+        yield self.prepare
         self._restore_or_start()
         self.started = saved - self.seconds_before
         report.resume(self.name, self.done * len(self.runs))
         pause, steps, trained = checkpoint_seconds, self.training.steps, False
         while True:
             if self.done == self._due():
-                self._evaluate()
+                yield self._evaluate
                 if self.done == steps or self.over.all():
                     break
-                self._restart_stuck()
+                yield self._restart_stuck
             now = time.perf_counter()
             if trained and report.time_is_up():
                 self._save()
@@ -214,9 +218,8 @@ class NetworkGroup:
                 pause = max(checkpoint_seconds, (saved - now) / _SAVING)
             report.under_way[self.name] = self.done * len(self.runs)
             report.show(self.label, self.backend)
-            self._train()
+            yield self._train
             trained = True
-            yield
         rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
             self.store.add(rows)

@@ -7,6 +7,7 @@ parameters for each run. On a GPU an update, its data and its log are one CUDA g
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from numerate.train.stack import PenaltyScales
 CHUNK = 1000
 """Most updates between two looks at the log."""
 _WARM_UP = 3  # updates before a graph is recorded, as torch asks for
+_recording = Lock()
 
 
 class Stack:
@@ -327,16 +329,20 @@ class Stack:
 
 
 def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Callable[[], None], Any]:
-    """``work`` as the replay of a CUDA graph, and its result, which each replay writes anew."""
+    """``work`` as the replay of a CUDA graph, and its result, which each replay writes anew.
+
+    One thread records at a time: nothing may wait for the whole device meanwhile. Others go on with replays.
+    """
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(side):
-        for _ in range(_WARM_UP):
-            work()
-    torch.cuda.current_stream(device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        result = work()
+    with _recording:
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                work()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            result = work()
     return graph.replay, result
 
 
