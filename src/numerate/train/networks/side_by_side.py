@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from numerate.devices import kind_of
+from numerate.train.networks.gpu_streams import MOST, streams
 from numerate.train.networks.group import NetworkGroup
 
-MOST = 4
-"""Groups at once on a GPU: with more, each waits for the others."""
 _MEMORY_EACH = 16 * 2**30  # bytes of a GPU for each group
 
 Part = Callable[[], None]
@@ -37,13 +36,13 @@ def train_groups(groups: Iterator[NetworkGroup], report: Any, checkpoint_seconds
 
 
 class _Lane:
-    """A group on a stream of its own."""
+    """A group on a stream that no other group uses meanwhile."""
 
-    def __init__(self, group: NetworkGroup, report: Any, checkpoint_seconds: float, device: str) -> None:
+    def __init__(self, group: NetworkGroup, report: Any, checkpoint_seconds: float, stream: torch.cuda.Stream) -> None:
         self.fills_device = group.fills_device
         self.parts = group.run(report, checkpoint_seconds)
-        self.stream = torch.cuda.Stream(device)
-        self.stream.wait_stream(torch.cuda.current_stream(device))
+        self.stream = stream
+        self.stream.wait_stream(torch.cuda.current_stream(stream.device))
 
     def next_part(self) -> Part | None:
         """What is to be computed next, after rows and state have been stored; None at the end."""
@@ -62,15 +61,18 @@ def _side_by_side(
     """Threads compute, this one stores. A group that fills the device is alone there."""
     running: dict[Future[None], _Lane] = {}
     upcoming = next(groups, None)
+    free = list(streams(device).groups[:count])
 
     def proceed(lane: _Lane) -> None:
         if (part := lane.next_part()) is not None:
             running[pool.submit(lane.compute, part)] = lane
+        else:
+            free.append(lane.stream)
 
     with ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1)) as pool:
         while upcoming is not None or running:
             while upcoming is not None and _has_room(running, upcoming, count):
-                proceed(_Lane(upcoming, report, checkpoint_seconds, device))
+                proceed(_Lane(upcoming, report, checkpoint_seconds, free.pop()))
                 upcoming = None if report.time_is_up() else next(groups, None)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 lane = running.pop(future)

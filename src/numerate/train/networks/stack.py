@@ -24,6 +24,7 @@ from numerate.train.networks.adam import State, clipped, update_
 from numerate.train.networks.capture import Recordable
 from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
+from numerate.train.networks.gpu_streams import streams
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.schedules import rate_factors
@@ -333,15 +334,15 @@ def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Call
 
     One thread records at a time: nothing may wait for the whole device meanwhile. Others go on with replays.
     """
-    side = torch.cuda.Stream(device)
-    side.wait_stream(torch.cuda.current_stream(device))
+    side = streams(device).recording
     with _recording:
+        side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP):
                 work()
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
             result = work()
     return graph.replay, result
 
