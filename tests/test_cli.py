@@ -194,6 +194,18 @@ def test_rows_move_between_machines(finished, tmp_path, numerate):
         assert expected in done.stdout, done.stderr
 
 
+def test_compressed_rows_move_too(finished, tmp_path, numerate):
+    folder, _ = finished
+    moved = tmp_path / "moved.sqlite.gz"
+    out = numerate("rows", "export", moved, "--no-weights", "--out", folder / "results")
+    assert "8 new" in out.stdout, out.stderr
+    done = numerate("rows", "import", moved, "--out", tmp_path / "elsewhere")
+    assert "8 new, 0 already there" in done.stdout, done.stderr
+    done = numerate("rows", "export", moved, "--out", folder / "results")
+    assert done.returncode == 2
+    assert "exists; shards and compressed files are made from a new file" in done.stderr
+
+
 def test_importing_what_is_not_there_makes_no_store(tmp_path, numerate):
     done = numerate("rows", "import", "nothere.sqlite", "--out", "elsewhere", cwd=tmp_path)
     assert done.returncode == 2

@@ -48,7 +48,7 @@ def rows_tensorboard(
 
 @app.command("export")
 def rows_export(
-    path: Annotated[Path, typer.Argument(help="Results file to write or add to.")],
+    path: Annotated[Path, typer.Argument(help="Results file to write or add to; with .gz, a new compressed one.")],
     experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
     unfinished: Annotated[
         bool,
@@ -64,12 +64,18 @@ def rows_export(
 ) -> None:
     """Copy finished runs into a file that you can take to another machine."""
     from numerate.results import Store
+    from numerate.results.gzipped import compress
     from numerate.results.shards import MIB, cut
 
-    if shard_size is not None and path.exists():
-        raise ValueError(f"{path} exists; shards are cut from a new file")
-    with Store(out / "results.sqlite", readonly=True) as store:
-        terminal.echo(f"{path}: {store.export(path, experiment, unfinished=unfinished, weights=weights)}")
+    gzipped = path.suffix == ".gz"
+    if (gzipped or shard_size is not None) and path.exists():
+        raise ValueError(f"{path} exists; shards and compressed files are made from a new file")
+    with TemporaryDirectory() as folder, Store(out / "results.sqlite", readonly=True) as store:
+        whole = Path(folder) / path.stem if gzipped else path
+        added = store.export(whole, experiment, unfinished=unfinished, weights=weights)
+        if gzipped:
+            compress(whole, path)
+    terminal.echo(f"{path}: {added}")
     if shard_size is not None:
         for shard in cut(path, int(shard_size * MIB), shards):
             terminal.echo(f"{shard}: {shard.stat().st_size / MIB:.1f} MiB")
@@ -82,8 +88,15 @@ def rows_import(
 ) -> None:
     """Add the runs of other results files to this one; existing runs are kept."""
     from numerate.results import Store
+    from numerate.results.gzipped import expand, is_gzipped
     from numerate.results.shards import join, read_header
 
+    if gzipped := [path for path in paths if path.is_file() and is_gzipped(path)]:
+        with TemporaryDirectory() as folder:
+            expanded = {path: Path(folder) / f"{number}.sqlite" for number, path in enumerate(gzipped)}
+            for path, target in expanded.items():
+                expand(path, target)
+            return rows_import([expanded.get(path, path) for path in paths], out)
     if any(path.is_file() and read_header(path) for path in paths):
         with TemporaryDirectory() as folder:
             join(paths, Path(folder) / "joined.sqlite")
