@@ -37,6 +37,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"memory_size": 64, "heads": 4},
         {"memory_size": 16, "heads": 4, "head_inputs": "xhm", "head_reduce": "sum"},
         {"memory_size": 9, "heads": 1},
+        {"memory_size": 64, "heads": 4, "relu_heads": True},
+        {"memory_size": 9, "heads": 1, "relu_heads": True, "head_inputs": "xhm", "head_reduce": "sum"},
     ],
     **{name: [{"timescale": 20}] for name in ("CLSTM", "CGRU")},
     **{gate + base: [{"downsize": 2}] for gate in ("OM", "UM") for base in ("LSTM", "GRU")},
@@ -129,8 +131,11 @@ def test_other_precisions_stay_close(name: str, dtype: torch.dtype, bound: float
 # ---------------------------------------------------------------- ways to call
 
 LAYERS: list[tuple[type[CellLayer], dict[str, Any]]] = [
-    (URLSTM, {}), (URGRU, {}), (NRU, {"memory_size": 16, "heads": 4})
-]  # fmt: skip
+    (URLSTM, {}),
+    (URGRU, {}),
+    (NRU, {"memory_size": 16, "heads": 4}),
+    (NRU, {"memory_size": 16, "heads": 4, "relu_heads": True}),
+]
 WAYS: dict[str, dict[str, Any]] = {
     "batch first": {"batch_first": True},
     "two directions": {"bidirectional": True},
@@ -345,7 +350,7 @@ def general(x: Tensor) -> Any:
 
 
 def other_heads(x: Tensor) -> Any:
-    for options in ({"relu_heads": True}, {"layer_norm": True}, {"factored": False}, {"shared_q": False, "heads": 1}):
+    for options in ({"norm_order": 3}, {"layer_norm": True}, {"factored": False}, {"shared_q": False, "heads": 1}):
         make("NRU", torch.float32, **{"memory_size": 16, "heads": 4, **options})(x)
 
 
