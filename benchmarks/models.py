@@ -65,6 +65,8 @@ ON_GPU = (
     Case("copying GORU 128", "GORU", 128, 120, 10, (1, 13)),
     Case("copying EURNN 1024", "EURNN", 1024, 120, 10, (1, 4)),
     Case("copying RNN 143 with layer norm", "RNN", 143, 120, 10, (1, 13), options={"layer_norm": True}),
+    Case("copying SRU 55", "StatisticalRU", 55, 120, 10, (1, 13), options={"statistics_size": 48, "summary_size": 32}),
+    Case("psMNIST SRU 87", "StatisticalRU", 87, 784, 100, (1,), 1, 10, {"statistics_size": 200, "summary_size": 64}),
     Case(
         "PTB NRU 1229 with ReLU heads",
         "NRU",

@@ -36,11 +36,14 @@ from numerate.recurrent import (
     CellLayer,
     ColumnCell,
     NRUCell,
+    StatisticalRU,
 )
 from numerate.recurrent.dispatch import choose, use_loop
 from numerate.recurrent.dispatch.plain import plain_steps
 from numerate.recurrent.nru_loops.cuda import CudaNRULoop
 from numerate.recurrent.nru_loops.cuda_steps import CudaNRUSteps
+from numerate.recurrent.statistical import StatisticalRUCell
+from numerate.recurrent.statistical_loops.cuda import CudaStatisticalLoop
 
 on_host = pytest.mark.skipif(not native.available(), reason="needs a C++ compiler")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -102,6 +105,11 @@ class HostNRUSteps(CudaNRUSteps):
         return HostKernel(self.source("forward" if name.startswith("to") else "backward"), name, self.shared(name))
 
 
+class HostStatisticalLoop(CudaStatisticalLoop):
+    def kernel(self, direction: str, packed: bool) -> Any:
+        return HostKernel(self.source(direction, packed), direction, self.shared(direction))
+
+
 @pytest.fixture(autouse=True)
 def shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host has as much as a device has, whether there is one or not."""
@@ -126,8 +134,10 @@ def host_loop(layer: CellLayer, dtype: torch.dtype, units: int) -> Any:
 
 
 def host_steps(layer: CellLayer, dtype: torch.dtype) -> Any:
-    """The loop in which each step is a few kernels."""
+    """The loop that is not cut into parts: each step is a few kernels, or a block has a row."""
     cell, device = layer.cell, torch.device("cpu")
+    if isinstance(cell, StatisticalRUCell):
+        return HostStatisticalLoop(cell.loop_sizes(), dtype, device)
     if isinstance(cell, NRUCell):
         sizes = cell.loop_sizes()
         assert sizes
@@ -194,13 +204,13 @@ def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk, exact: float 
     cell, dtype, rows, reverse = layer.cell, loop.dtype, walk.batch_sizes, walk.reverse
     p = {name: part.detach().to(dtype).float() for name, part in layer.parts().items()}
     weight, extras = cell.loop_operands(p)
-    gx = cell.project(torch.randn(sum(rows), 3), p).to(dtype).float()
+    gx = cell.loop_input(cell.project(torch.randn(sum(rows), 3), p)).to(dtype).float()
     state = [torch.randn(walk.batch, *shape) / 2 for shape in cell.state_shapes]
     inputs = [tensor.detach().requires_grad_() for tensor in (gx, weight, *state, *extras)]
     gx, weight, *rest = inputs
     state, extras = tuple(rest[: len(state)]), tuple(rest[len(state) :])
     prepared = cell.prepared_with(p, weight, extras)
-    outputs, final = plain_steps(cell, gx, prepared, state, batch_sizes=rows, reverse=reverse)
+    outputs, final = plain_steps(cell.walked, gx, prepared, state, batch_sizes=rows, reverse=reverse)
     above = [torch.randn_like(outputs).to(dtype).float(), *(torch.randn_like(entry) for entry in final)]
     expected = torch.autograd.grad([outputs, *final], inputs, above)
 
@@ -269,6 +279,25 @@ STEPS: dict[str, tuple[CellLayer, tuple[int, ...], bool, torch.dtype]] = {
 }
 
 
+STEPS |= {
+    name: (StatisticalRU(3, 8, **options), rows, reverse, dtype)
+    for name, (options, rows, reverse, dtype) in {
+        "SRU": ({"statistics_size": 48, "summary_size": 32}, (3,) * 4, True, torch.float32),
+        "SRU of weights beyond the registers": (
+            {"statistics_size": 300, "summary_size": 40, "scales": (0.0, 0.5, 0.9)}, (2,) * 3, False, torch.float32
+        ),
+        "SRU, tanh, packed": (
+            {"statistics_size": 20, "summary_size": 9, "activation": "tanh"}, (5, 5, 3, 1), False, torch.float32
+        ),
+        "SRU, sigmoid, packed, backwards": (
+            {"statistics_size": 20, "summary_size": 37, "activation": "sigmoid", "scales": (0.3,)},
+            (5, 5, 3, 1), True, torch.float32,
+        ),
+        "SRU, bfloat16": ({"statistics_size": 20, "summary_size": 9}, (5,) * 3, False, torch.bfloat16),
+    }.items()
+}  # fmt: skip
+
+
 @on_host
 @pytest.mark.parametrize("case", STEPS)
 def test_kernels_of_a_row_compute_what_plain_steps_do(case: str) -> None:
@@ -285,6 +314,7 @@ MODELS: dict[str, tuple[CellLayer, int, int, tuple[int, ...]]] = {  # layer, uni
     "RNN with layer norm, each step a kernel": (RNN(3, 20, layer_norm=True), 0, 3, (4, 4, 2)),
     "NRU with ReLU heads, packed": (NRU(3, 20, **RELU), 8, 2, (4, 4, 2)),
     "NRU with ReLU heads, each step a few kernels": (NRU(3, 20, **RELU), 0, 3, (4, 4, 2)),
+    "SRU, packed": (StatisticalRU(3, 8, statistics_size=20, summary_size=9), 0, 3, (4, 4, 2)),
 }
 
 
@@ -305,7 +335,7 @@ def test_kernels_compute_each_of_several_models_as_alone(case: str) -> None:
         p = {name: part.detach() for name, part in layer.parts().items()}
         weight, extras = cell.loop_operands(p)
         state = [torch.randn(walk.batch, *shape) / 2 for shape in cell.state_shapes]
-        above = [torch.randn(sum(rows), cell.hidden_size), *(torch.randn_like(entry) for entry in state)]
+        above = [torch.randn(sum(rows), cell.walked.output_size), *(torch.randn_like(entry) for entry in state)]
         single.append((cell.project(torch.randn(sum(rows), 3), p), weight.contiguous(), state, list(extras), above))
     together = tree_map_stack(single)
     found, reference = both_ways(loop, walk, *together), cell.native_loop(torch.device("cpu"), torch.float32)
@@ -406,6 +436,15 @@ def test_the_nru_of_character_models_runs_in_steps(relu: bool) -> None:
         assert said.count("0 bytes spill stores, 0 bytes spill loads") == said.count("spill stores") == 2
 
 
+@needs_compiler
+@pytest.mark.parametrize("packed", [False, True], ids=["equal", "packed"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(("statistics", "summary"), [(48, 32), (200, 64), (256, 64)])
+def test_the_sru_of_the_papers_fits_into_a_block(statistics: int, summary: int, direction: str, packed: bool) -> None:
+    loop = host_steps(StatisticalRU(1, 8, statistics_size=statistics, summary_size=summary), torch.float32)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said_about(loop.source(direction, packed))
+
+
 def test_what_a_gpu_cannot_do_is_refused() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ordered = OLSTM(3, 8).cell
@@ -470,6 +509,9 @@ LAYERS: dict[str, tuple[type[CellLayer], int, dict[str, Any]]] = {
     "NRU, ReLU": (NRU, 200, {"memory_size": 256, "heads": 4, "relu_heads": True}),
     "NRU, ReLU, in one block": (NRU, 80, {"memory_size": 64, "heads": 4, "relu_heads": True}),
     "NRU 1229, ReLU": (NRU, 1229, {"memory_size": 256, "heads": 4, "relu_heads": True}),
+    "SRU": (StatisticalRU, 40, {"statistics_size": 48, "summary_size": 32}),
+    "SRU of psMNIST": (StatisticalRU, 80, {"statistics_size": 200, "summary_size": 64, "learn_scales": True}),
+    "SRU in two directions": (StatisticalRU, 40, {"activation": "tanh", "bidirectional": True, "append_input": True}),
     "NRU too large for the registers": (NRU, 1229, {"memory_size": 256, "heads": 4, "head_inputs": "xhm"}),
 }
 
@@ -522,6 +564,8 @@ ALSO: dict[tuple[torch.dtype, bool], list[str]] = {  # beside all in float32: ty
         "NRU in one block",
         "NRU, ReLU",
         "NRU 1229, ReLU",
+        "SRU",
+        "SRU in two directions",
     ],
     (torch.bfloat16, False): [
         "UR-LSTM",
@@ -532,6 +576,7 @@ ALSO: dict[tuple[torch.dtype, bool], list[str]] = {  # beside all in float32: ty
         "NRU",
         "NRU 512",
         "NRU, ReLU",
+        "SRU",
     ],
     (torch.bfloat16, True): ["UR-LSTM in one block", "NRU in one block"],
     (torch.float16, False): ["UR-LSTM in one block", "NRU"],
