@@ -5,6 +5,7 @@ On the host the very source that a GPU would get is compiled as C++ (``blocks_on
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -216,7 +217,12 @@ def assert_as_plain_steps(layer: CellLayer, loop: Any, walk: Walk, exact: float 
 
     plain_state, plain_extras = ([tensor.detach() for tensor in group] for group in (state, extras))
     stored = weight.detach().to(dtype)
-    found_final, history, saved = loop.forward(walk, gx.detach().to(dtype), stored, plain_state, plain_extras, True)
+    given = walk, gx.detach().to(dtype), stored, plain_state, plain_extras
+    found_final, history, saved = loop.forward(*given, True)
+    final_alone, history_alone, nothing = loop.forward(*given, False)
+    assert nothing is None
+    assert torch.equal(history_alone[0], history[0])
+    assert all(map(torch.equal, final_alone, found_final))
     dgx, dweight, dstate, dextra = loop.backward(
         walk, stored, plain_state, plain_extras, history, saved, above[0].to(dtype), above[1:]
     )
@@ -455,16 +461,21 @@ def test_what_a_gpu_cannot_do_is_refused() -> None:
         CudaTimeLoop(ordered.activate, Sizes(8, 32, 2, 0), torch.float64, device)
 
 
+def small_sru(inputs: int, hidden: int, **options: Any) -> CellLayer:
+    return StatisticalRU(inputs, hidden, statistics_size=20, summary_size=9, append_input=True, **options)
+
+
 @on_host
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("kind", [URLSTM, GRU, OLSTM, NRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [URLSTM, GRU, OLSTM, NRU, small_sru], ids=lambda kind: kind.__name__)
 def test_layers_hand_over_the_right_types(
-    kind: type[CellLayer], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    kind: Callable[..., CellLayer], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole layers, packed and in two directions, with the kernels on the host in place of the CPU's loop."""
 
     def loop(cell: Any, device: torch.device, dtype: torch.dtype) -> Any:
-        return host_loop(kind(1, cell.hidden_size), dtype, cell.hidden_size)
+        layer = kind(1, cell.hidden_size)
+        return host_steps(layer, dtype) if kind is small_sru else host_loop(layer, dtype, cell.hidden_size)
 
     torch.manual_seed(1)
     layer, x = kind(3, 20, bidirectional=True).to(dtype), torch.randn(5, 7, 3).to(dtype)
