@@ -58,13 +58,26 @@ class Case:
 
 
 NRU = {"memory_size": 64, "heads": 4}
-COPYING = (
+ON_GPU = (
     Case("copying LSTM 70", "LSTM", 70, 120, 10, (1, 13, 26, 104)),
     Case("copying NRU 80", "NRU", 80, 120, 10, (1, 13, 26), options=NRU),
     Case("copying JANET 101", "JANET", 101, 120, 10, (1, 13)),
     Case("copying GORU 128", "GORU", 128, 120, 10, (1, 13)),
     Case("copying EURNN 1024", "EURNN", 1024, 120, 10, (1, 4)),
     Case("copying RNN 143 with layer norm", "RNN", 143, 120, 10, (1, 13), options={"layer_norm": True}),
+    Case("copying SRU 55", "StatisticalRU", 55, 120, 10, (1, 13), options={"statistics_size": 48, "summary_size": 32}),
+    Case("psMNIST SRU 87", "StatisticalRU", 87, 784, 100, (1,), 1, 10, {"statistics_size": 200, "summary_size": 64}),
+    Case(
+        "PTB NRU 1229 with ReLU heads",
+        "NRU",
+        1229,
+        150,
+        128,
+        (1,),
+        50,
+        50,
+        {"memory_size": 256, "heads": 4, "relu_heads": True},
+    ),
     Case("copying 500 UR-LSTM 256", "URLSTM", 256, 500, 10, (1, 4)),
     Case("copying 500 O-LSTM 256", "OLSTM", 256, 500, 10, (1, 4)),
 )
@@ -303,7 +316,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU, of both")
     parser.add_argument("--rounds", type=int, default=9, help="on a CPU")
     arguments = parser.parse_args()
-    cases = COPYING if arguments.device == "cuda" else ON_CPU
+    cases = ON_GPU if arguments.device == "cuda" else ON_CPU
     chosen = tuple(case for case in cases if arguments.only in case.name)
     if arguments.device == "cuda":
         on_gpu(chosen)

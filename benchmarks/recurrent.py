@@ -51,7 +51,8 @@ ON_CUDA = ("OLSTM", "OMLSTM")  # whose blocks wait for each other twice a step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 OTHERS = ("RNN", "UGRNN", "OLSTM", "ORLSTM", "OMLSTM", "UMLSTM", "OGRU", "ORGRU", "OMGRU", "UMGRU", "EURNN", "GORU")
-STEPWISE = ("StatisticalRU", "UnitRNN", "RMC", "DNC")  # plain steps everywhere
+TWO_PRODUCTS = ("StatisticalRU",)  # whose loop makes one after the other
+STEPWISE = ("UnitRNN", "RMC", "DNC")  # plain steps everywhere
 
 
 def build(name: str, setting: Setting) -> nn.Module:
@@ -195,7 +196,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     more = ON_CUDA if arguments.device == "cuda" else ()
-    names = (*ALWAYS, *MODERN, *((*OTHERS, *STEPWISE) if arguments.all else more))
+    names = (*ALWAYS, *MODERN, *((*OTHERS, *TWO_PRODUCTS, *STEPWISE) if arguments.all else more))
     settings = CPU if arguments.device == "cpu" else CUDA
     start = time.perf_counter()
     for k, setting in enumerate(settings):

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import numerate.recurrent as recurrent
 from numerate.loops.timeloops import timeloop
 from numerate.loops.toolchain import native
-from numerate.recurrent import GRU, LSTM, NRU, URGRU, URLSTM, CellLayer, Recurrent, use_loop
+from numerate.recurrent import GRU, LSTM, NRU, URGRU, URLSTM, CellLayer, Recurrent, StatisticalRU, use_loop
 from numerate.recurrent.dispatch import choose
 from numerate.recurrent.dispatch.fused import run_fused
 from numerate.recurrent.dispatch.mode import SHORTEST, Mode
@@ -37,6 +37,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"memory_size": 64, "heads": 4},
         {"memory_size": 16, "heads": 4, "head_inputs": "xhm", "head_reduce": "sum"},
         {"memory_size": 9, "heads": 1},
+        {"memory_size": 64, "heads": 4, "relu_heads": True},
+        {"memory_size": 9, "heads": 1, "relu_heads": True, "head_inputs": "xhm", "head_reduce": "sum"},
+    ],
+    "StatisticalRU": [
+        {"statistics_size": 7, "summary_size": 5},
+        {"statistics_size": 19, "summary_size": 9, "activation": "tanh", "learn_scales": True, "append_input": True},
+        {"statistics_size": 16, "activation": "sigmoid", "bias": False, "scales": (0.5,), "output_sees_input": True},
     ],
     **{name: [{"timescale": 20}] for name in ("CLSTM", "CGRU")},
     **{gate + base: [{"downsize": 2}] for gate in ("OM", "UM") for base in ("LSTM", "GRU")},
@@ -129,8 +136,12 @@ def test_other_precisions_stay_close(name: str, dtype: torch.dtype, bound: float
 # ---------------------------------------------------------------- ways to call
 
 LAYERS: list[tuple[type[CellLayer], dict[str, Any]]] = [
-    (URLSTM, {}), (URGRU, {}), (NRU, {"memory_size": 16, "heads": 4})
-]  # fmt: skip
+    (URLSTM, {}),
+    (URGRU, {}),
+    (NRU, {"memory_size": 16, "heads": 4}),
+    (NRU, {"memory_size": 16, "heads": 4, "relu_heads": True}),
+    (StatisticalRU, {"statistics_size": 7, "summary_size": 5, "learn_scales": True}),
+]
 WAYS: dict[str, dict[str, Any]] = {
     "batch first": {"batch_first": True},
     "two directions": {"bidirectional": True},
@@ -143,6 +154,8 @@ each_layer = pytest.mark.parametrize(("kind", "options"), LAYERS, ids=lambda val
 @each_layer
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_build_it(kind: type[CellLayer], options: dict[str, Any], way: str, count: list[int]) -> None:
+    if kind is StatisticalRU and way == "weight dropout":
+        pytest.skip("the unit has no weight_hh")
     layer = make(kind.__name__, **options, **WAYS[way])
     x = torch.randn(B, T, I, dtype=torch.float64)
     assert_equal_runs(layer, x if layer.batch_first else x.transpose(0, 1))
@@ -172,7 +185,7 @@ def test_one_result_alone_can_be_used(kind: type[CellLayer], options: dict[str, 
         for mode in ("plain", "native"):
             with use_loop(mode):
                 outputs, final = layer(x)
-            found.append(torch.autograd.grad((outputs, final[-1])[which].sum(), layer.get_parameter("weight_hh_l0"))[0])
+            found.append(torch.autograd.grad((outputs, final[-1])[which].sum(), layer.get_parameter("weight_ih_l0"))[0])
         torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
 
 
@@ -345,8 +358,12 @@ def general(x: Tensor) -> Any:
 
 
 def other_heads(x: Tensor) -> Any:
-    for options in ({"relu_heads": True}, {"layer_norm": True}, {"factored": False}, {"shared_q": False, "heads": 1}):
+    for options in ({"norm_order": 3}, {"layer_norm": True}, {"factored": False}, {"shared_q": False, "heads": 1}):
         make("NRU", torch.float32, **{"memory_size": 16, "heads": 4, **options})(x)
+
+
+def without_summary(x: Tensor) -> Any:
+    return make("StatisticalRU", torch.float32, summary_size=0)(x)
 
 
 def asked(x: Tensor) -> Any:
@@ -354,7 +371,7 @@ def asked(x: Tensor) -> Any:
         return make("LSTM", torch.float32)(x)
 
 
-PLAIN = (zoned, inspected, mapped_twice, mapped_gradients, traced, meta, general, other_heads, asked)
+PLAIN = (zoned, inspected, mapped_twice, mapped_gradients, traced, meta, general, other_heads, without_summary, asked)
 
 
 @pytest.mark.parametrize("use", PLAIN, ids=lambda use: use.__name__)

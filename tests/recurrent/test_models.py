@@ -29,6 +29,7 @@ from numerate.recurrent import (
     CellLayer,
     MinGRU,
     MinLSTM,
+    StatisticalRU,
 )
 from numerate.recurrent.dispatch import choose, unroll
 from numerate.torch_internals import cudnn_rnn_precision, set_cudnn_rnn_precision
@@ -55,6 +56,8 @@ LAYERS: dict[str, Callable[[], CellLayer]] = {
     "S4D in two directions": lambda: S4D(SIZE, 5, state_size=6, bidirectional=True),
     "S5": lambda: S5(SIZE, 12),
     "S6": lambda: S6(SIZE, 20, state_size=3),
+    "NRU with ReLU heads": lambda: NRU(SIZE, 20, memory_size=16, heads=4, relu_heads=True),
+    "SRU": lambda: StatisticalRU(SIZE, 12, statistics_size=20, summary_size=9, learn_scales=True),
     "O-LSTM in two directions": lambda: OLSTM(SIZE, 16, bidirectional=True),
 }
 LARGE: dict[str, Callable[[], CellLayer]] = {  # in parts on a GPU, whose blocks wait for each other
@@ -62,6 +65,8 @@ LARGE: dict[str, Callable[[], CellLayer]] = {  # in parts on a GPU, whose blocks
     "GORU 256": lambda: GORU(SIZE, 256),
     "NRU 200": lambda: NRU(SIZE, 200, memory_size=256, heads=4),
     "S6 300": lambda: S6(SIZE, 300),
+    "NRU beyond the registers": lambda: NRU(SIZE, 1229, memory_size=256, heads=4, relu_heads=True),
+    "SRU 200": lambda: StatisticalRU(SIZE, 87, statistics_size=200, summary_size=64),
     "UR-LSTM beyond the registers": lambda: URLSTM(SIZE, 2000),
 }
 SELDOM = ("sLSTM", "minLSTM", "LRU", "S5")

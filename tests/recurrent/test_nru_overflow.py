@@ -68,10 +68,10 @@ def test_an_untrained_unit_stays_as_large_as_the_released_one_for_ten_seeds(mode
     assert_as_released(seed, mode, factored)
 
 
-def overflowing(dtype: torch.dtype, largest: bool = False) -> NRU:
+def overflowing(dtype: torch.dtype, largest: bool = False, relu: bool = False) -> NRU:
     """A layer with heads in range, heads beyond it, and one kind of head whose q alone is beyond it."""
     torch.manual_seed(1)
-    layer = NRU(3, 7, memory_size=64, heads=4, dtype=dtype)
+    layer = NRU(3, 7, memory_size=64, heads=4, relu_heads=relu, dtype=dtype)
     limit = torch.finfo(dtype).max ** 0.2
     k, r = 4, 16
     with torch.no_grad():
@@ -91,8 +91,9 @@ def run(layer: NRU, x: Tensor, mode: str) -> list[Tensor]:
 
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-10), (torch.float32, 2e-5)], ids=str)
-def test_native_loop_equals_plain_steps_through_overflow(dtype, bound):
-    layer, x = overflowing(dtype), torch.randn(6, 5, 3, dtype=dtype)
+@pytest.mark.parametrize("relu", [False, True], ids=["linear", "ReLU"])
+def test_native_loop_equals_plain_steps_through_overflow(relu, dtype, bound):
+    layer, x = overflowing(dtype, relu=relu), torch.randn(6, 5, 3, dtype=dtype)
     plain, found = (run(layer, x, mode) for mode in ("plain", "native"))
     assert plain[2].abs().max() > 0.01  # the heads in range do write
     for wanted, got in zip(plain, found):

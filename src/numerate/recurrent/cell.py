@@ -166,6 +166,19 @@ class Cell(ABC):
         """What ``prepare`` would return for these operands."""
         raise NotImplementedError(f"{type(self).__name__} has no compiled loop")
 
+    @property
+    def walked(self) -> "Cell":
+        """What the compiled loop walks: this cell, or one without a map to the output, which ``loop_output`` makes."""
+        return self
+
+    def loop_input(self, gx: Tensor) -> Tensor:
+        """The columns of ``project`` that the compiled loop reads."""
+        return gx
+
+    def loop_output(self, outputs: Tensor, gx: Tensor, p: Parts) -> Tensor:
+        """The output from that of the compiled loop, for all time steps at once."""
+        return outputs
+
     def with_input_size(self, input_size: int) -> Self:
         """The same cell for another number of inputs, as a second layer needs it."""
         return replace(self, input_size=input_size)

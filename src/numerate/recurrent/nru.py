@@ -14,6 +14,8 @@ from numerate.recurrent.cell import Cell, Parts, State, autocast_enabled, empty_
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.nru_loops.cpu import NRULoop
 from numerate.recurrent.nru_loops.cuda import CudaNRULoop
+from numerate.recurrent.nru_loops.cuda_steps import CudaNRUSteps
+from numerate.recurrent.nru_loops.sizes import NRUSizes
 
 EPS = 1e-12
 HIGHEST_ORDER = 8
@@ -239,18 +241,27 @@ class NRUCell(Cell):
             heads = heads + heads_x
         return h, (h, m + self.change(heads))
 
-    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
-        rank_one = self.shared_q and self.can_factor and self.factored is not False and not self.relu_heads
+    def loop_sizes(self) -> NRUSizes | None:
+        """What compiled loops are made for; None if there is none."""
+        factored = self.shared_q and self.can_factor and self.factored is not False
         alike = self.head_counts == (self.heads, self.heads)
-        if not rank_one or not alike or self.norm_order != 5 or self.layer_norm:
+        if not factored or not alike or self.norm_order != 5 or self.layer_norm:
             return None
         scale = 1 / self.heads if self.head_reduce == "mean" else 1.0
         columns = self.hidden_size + (sum(self.head_blocks) if self.head_inputs == "xhm" else 0)
-        sizes = (self.hidden_size, columns, self.memory_size, self.heads)
+        return NRUSizes(self.hidden_size, columns, 2, 2, self.memory_size, self.heads, scale, self.relu_heads)
+
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
+        sizes = self.loop_sizes()
+        if sizes is None:
+            return None
         if device.type == "cuda":
-            return CudaNRULoop(*sizes, scale, dtype, device)
-        number = torch.float64 if dtype == torch.float64 else torch.float32
-        return NRULoop(*sizes, scale, number)
+            return CudaNRULoop(sizes, dtype, device)
+        return NRULoop(sizes, torch.float64 if dtype == torch.float64 else torch.float32)
+
+    def stepping_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
+        sizes = self.loop_sizes()
+        return CudaNRUSteps(sizes, dtype, device) if sizes is not None and device.type == "cuda" else None
 
     def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
         return p["weight_hh"], (p["weight_heads"], p["bias_heads"])

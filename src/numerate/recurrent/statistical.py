@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numerate.checks import one_of, positive
+from numerate.loops.timeloops.timeloop import SequenceLoop
 from numerate.recurrent.cell import Cell, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
+from numerate.recurrent.statistical_loops.cpu import StatisticalLoop
+from numerate.recurrent.statistical_loops.cuda import CudaStatisticalLoop
+from numerate.recurrent.statistical_loops.sizes import StatisticalSizes
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
@@ -116,24 +120,71 @@ class StatisticalRUCell(Cell):
         return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        means = self.averages(self.loop_input(gx), state, p)
+        return self.loop_output(means, gx, p), (means,)
+
+    def averages(self, statistics: Tensor, state: State, p: Parts) -> Tensor:
+        """The new averages, from the map of x for φ."""
         (means,) = state
         activation = ACTIVATIONS[self.activation]
-        widths = self.statistics_size, self.hidden_size * self.output_sees_input, self.input_size * self.append_input
-        statistics, to_output, x = gx.split(widths, -1)
         if self.summary_size:
             summary = activation(F.linear(means, p["weight_r"], p.get("bias_r")))
             statistics = statistics + F.linear(summary, p["weight_rh"])
         by_scale = means.unflatten(-1, (len(self.scales), self.statistics_size))
-        means = moving_averages(by_scale, activation(statistics), p["scales"]).flatten(-2)
-        output = F.linear(means, p["weight_o"], p.get("bias_o"))
+        return moving_averages(by_scale, activation(statistics), p["scales"]).flatten(-2)
+
+    def loop_input(self, gx: Tensor) -> Tensor:
+        return gx[..., : self.statistics_size]
+
+    def loop_output(self, outputs: Tensor, gx: Tensor, p: Parts) -> Tensor:
+        """The output from the new averages."""
+        widths = self.statistics_size, self.hidden_size * self.output_sees_input, self.input_size * self.append_input
+        _, to_output, x = gx.split(widths, -1)
+        output = F.linear(outputs, p["weight_o"], p.get("bias_o"))
         if self.output_sees_input:
             output = output + to_output
         if not self.linear_output:
-            output = activation(output)
-        return (torch.cat((output, x), -1) if self.append_input else output), (means,)
+            output = ACTIVATIONS[self.activation](output)
+        return torch.cat((output, x), -1) if self.append_input else output
+
+    @property
+    def walked(self) -> Cell:
+        return cast(Cell, _Averages(self))
+
+    def loop_sizes(self) -> StatisticalSizes:
+        """What compiled loops are made for."""
+        (means,), activation = self.state_shapes[0], tuple(ACTIVATIONS).index(self.activation)
+        return StatisticalSizes(means, self.statistics_size, 1, 3, self.summary_size, len(self.scales), activation)
+
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
+        if not self.summary_size:
+            return None
+        sizes = self.loop_sizes()
+        if device.type == "cuda":
+            return CudaStatisticalLoop(sizes, dtype, device)
+        return StatisticalLoop(sizes, torch.float64 if dtype == torch.float64 else torch.float32)
+
+    def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
+        weight = p["weight_r"]
+        bias = p["bias_r"] if self.bias else weight.new_zeros(self.summary_size)
+        return weight, (p["weight_rh"], bias, self.prepare(p)["scales"])
+
+    def prepared_with(self, p: Parts, weight: Tensor, extras: tuple[Tensor, ...]) -> Parts:
+        return {**p, "weight_r": weight, **dict(zip(("weight_rh", "bias_r", "scales"), extras))}
 
     def observe(self, gx: Tensor, state: State, new: State, p: Parts) -> dict[str, Tensor]:
         return {"memory": new[0]}
+
+
+class _Averages:
+    """The steps of the unit without its output, as ``plain_steps`` walks them."""
+
+    def __init__(self, cell: StatisticalRUCell) -> None:
+        self.cell, (self.output_size,) = cell, cell.state_shapes[0]
+
+    def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
+        means = self.cell.averages(gx, state, p)
+        return means, (means,)
 
 
 class StatisticalRU(CellLayer):

@@ -193,7 +193,9 @@ class SequenceLoop(Protocol):
     or none, and gives such results.
     """
 
-    sizes: Sizes
+    @property
+    def sizes(self) -> Sizes: ...
+
     dtype: torch.dtype
     """Of gx, the weight and the outputs; the state and the extra tensors are at least single precision."""
 

@@ -12,7 +12,10 @@ from numerate.loops.timeloops.timeloop import SequenceLoop, Walk
 from numerate.recurrent.cell import Cell, Parts, State
 
 PlainSteps = Callable[[Tensor, Parts, State], tuple[Tensor, State]]
-"""Plain steps from projected inputs, prepared parameters and a state: second derivatives and batches of gradients."""
+"""Plain steps of what the loop walks, for second derivatives and batches of gradients.
+
+From projected inputs, prepared parameters and a state.
+"""
 
 
 def run_native(
@@ -37,8 +40,11 @@ def run_native(
 
     weight, extras = cell.loop_operands(p)
     with NativeProducts(loop.dtype) if x.device.type == "cpu" else nullcontext():
-        gx = cell.project(x, p)
+        columns = cell.project(x, p)
+    gx = cell.loop_input(columns)
     gx = (gx.flatten(0, 1) if equal else gx).to(loop.dtype)
     start, extras = (tuple(tensor.to(number) for tensor in group) for group in (state, extras))
     outputs, final = timeloop.run(loop, walk, gx, weight.to(loop.dtype), start, extras, again)
-    return (outputs.unflatten(0, (steps, -1)) if equal else outputs), final
+    outputs = outputs.unflatten(0, (steps, -1)) if equal else outputs
+    with NativeProducts(loop.dtype) if x.device.type == "cpu" else nullcontext():
+        return cell.loop_output(outputs, columns, p), final

@@ -76,7 +76,7 @@ def _run(
     """A native or fused loop, on tensors of its type of number."""
     if isinstance(cell, DiagonalCell):
         return run_diagonal(cell, p, x, state, batch_sizes, reverse, cast(DiagonalLoop, choice.loop))
-    plain = partial(plain_steps, cell, batch_sizes=batch_sizes, reverse=reverse)
+    plain = partial(plain_steps, cell.walked, batch_sizes=batch_sizes, reverse=reverse)
     casting = autocast_enabled(x.device)
     with torch.autocast(x.device.type, enabled=False) if casting else nullcontext():
         if casting:

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerate.loops.timeloops.pointwise import Sizes
 from numerate.loops.timeloops.products import correlated, packed, preamble, products
 from numerate.loops.timeloops.timeloop import (
     Frame,
@@ -20,23 +19,22 @@ from numerate.loops.timeloops.timeloop import (
     walk_together,
 )
 from numerate.loops.toolchain import native
+from numerate.recurrent.nru_loops.sizes import NRUSizes
 
 
 class NRULoop:
-    """Loop of the default NRU (factored, one q for all heads, no ReLU heads, no layer norm) for numbers of one type.
+    """Loop of the NRU for numbers of one type.
 
     As :class:`numerate.loops.timeloops.timeloop.TimeLoop`, with weight_hh as the weight, and weight_heads and
-    bias_heads as the extra tensors. gx has ``columns``: H, or H and one for each of the heads' numbers. The heads'
-    sum is multiplied with ``scale``.
+    bias_heads as the extra tensors.
     """
 
     takes_models = True
 
-    def __init__(self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype) -> None:
-        self.sizes, self.dtype = Sizes(hidden, columns, 2, 2), dtype
-        self.memory, self.heads, self.scale = memory, heads, scale
+    def __init__(self, sizes: NRUSizes, dtype: torch.dtype) -> None:
+        self.sizes, self.dtype = sizes, dtype
         source = Path(__file__).with_name("nru_loop.cpp").read_text()
-        self.library = native.library("\n".join([preamble(dtype), source]))
+        self.library = native.library("\n".join([preamble(dtype), f"const int SIGNS = {sizes.signs};", source]))
         self.multiply = ctypes.cast(products(dtype).multiply, ctypes.c_void_p)
         self.frame = lru_cache(maxsize=8)(self._frame)
 
@@ -50,7 +48,7 @@ class NRULoop:
         (*lead, rows, _), (head_weight, bias) = gx.shape, extras
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
         history = [
-            gx.new_empty(*lead, rows, self.sizes.hidden), gx.new_empty(*lead, rows, self.memory) if keep else None
+            gx.new_empty(*lead, rows, self.sizes.hidden), gx.new_empty(*lead, rows, self.sizes.memory) if keep else None
         ]  # fmt: skip
         heads = gx.new_empty(*lead, rows, bias.shape[-1]) if keep else None
         rights = [[packed(w.mT) for w in pair] for pair in zip(*(w if lead else (w,) for w in (weight, head_weight)))]
@@ -96,5 +94,6 @@ class NRULoop:
         return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2)]
 
     def _frame(self, walk: Walk) -> Frame:
-        numbers = (len(walk.batch_sizes), self.sizes.hidden, self.memory, self.heads, self.sizes.columns, walk.reverse)
-        return Frame(numbers, (walk.starts, walk.batch_sizes), self.multiply, self.scale)
+        sizes = self.sizes
+        numbers = (len(walk.batch_sizes), sizes.hidden, sizes.memory, sizes.heads, sizes.columns, walk.reverse)
+        return Frame(numbers, (walk.starts, walk.batch_sizes), self.multiply, sizes.scale)

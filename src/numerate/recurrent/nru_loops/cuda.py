@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, isqrt, prod
+from math import ceil, prod
 from pathlib import Path
 
 import torch
@@ -26,11 +26,11 @@ from numerate.loops.timeloops.cuda_timeloop import (
     slices,
     ways,
 )
-from numerate.loops.timeloops.pointwise import Sizes
 from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.timeloops.tuning import STEP
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
+from numerate.recurrent.nru_loops.sizes import NRUSizes
 
 WEIGHTS = 160
 """Numbers of all weights that a thread can keep in registers."""
@@ -45,19 +45,14 @@ class Plan(Cut):
 
 
 class CudaNRULoop:
-    """Loop of the default NRU for float32, bfloat16 or float16; arguments as those of ``NRULoop``."""
+    """Loop of the NRU for float32, bfloat16 or float16; operands as those of ``NRULoop``."""
 
     takes_models = True
 
-    def __init__(
-        self, hidden: int, columns: int, memory: int, heads: int, scale: float, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, sizes: NRUSizes, dtype: torch.dtype, device: torch.device) -> None:
         if dtype not in STORAGE:
             raise NotLowered(f"{dtype} on a GPU")
-        self.sizes, self.dtype, self.device = Sizes(hidden, columns, 2, 2), dtype, device
-        self.memory, self.heads, self.scale = memory, heads, scale
-        self.rank = isqrt(heads * memory)
-        self.width = 2 * heads + 4 * self.rank
+        self.sizes, self.dtype, self.device = sizes, dtype, device
         self.room = nvrtc.shared_memory(device)
         self._plans: dict[tuple[int, int], list[Plan]] = {}
         self._kernels: dict[tuple[Plan, str, bool], nvrtc.Kernel] = {}
@@ -80,7 +75,7 @@ class CudaNRULoop:
         found: list[Plan] = []
         cut = cuts(self.sizes.hidden, self.processors)
         for units, parts, together, groups, rows_each in ways(cut, batch, self.processors, models):
-            z_units, m_units = (_least(numbers, parts) for numbers in (self.width, self.memory))
+            z_units, m_units = (_least(numbers, parts) for numbers in (self.sizes.width, self.sizes.memory))
             if not z_units or not m_units:
                 continue
             rows = rows_of_pass(rows_each, parts)
@@ -98,15 +93,16 @@ class CudaNRULoop:
 
     def _weights(self, plan: Plan) -> int:
         """Numbers of the weights that a thread keeps, in the direction that has more."""
-        hidden, both = self.sizes.hidden, self.sizes.hidden + self.memory
+        hidden, both = self.sizes.hidden, self.sizes.both
         to_hidden, to_heads, to_memory = plan.units, plan.z_units, plan.m_units
         forward = _lane_weights(both, to_hidden) + _lane_weights(both, to_heads)
-        inward = _lane_weights(self.width, to_hidden) + _lane_weights(hidden, to_hidden)
-        return max(forward, inward + _lane_weights(self.width + hidden, to_memory))
+        inward = _lane_weights(self.sizes.width, to_hidden) + _lane_weights(hidden, to_hidden)
+        return max(forward, inward + _lane_weights(self.sizes.width + hidden, to_memory))
 
     def shared(self, plan: Plan, direction: str) -> int:
         """Bytes of shared memory of a block: see the kernels."""
-        hidden, rows, span = self.sizes.hidden, plan.rows, self.rank // self.heads
+        sizes, rows = self.sizes, plan.rows
+        forward_room, backward_room = sizes.head_room
 
         def filled(numbers: int, columns: int) -> int:
             return WARPS * slices(columns) * _depth(numbers, columns)
@@ -115,23 +111,20 @@ class CudaNRULoop:
             return max(WARPS * 32 * lane_columns(n) * padded(rows) for n in columns)
 
         if direction == "forward":
-            both = hidden + self.memory
-            numbers = max(filled(both, plan.units), filled(both, plan.z_units)) + self.width + 2 + 2 * self.heads
-            return 4 * ((numbers + 2 * span) * rows + sums(plan.units, plan.z_units))
-        needed = self.width + filled(hidden, plan.units), filled(self.width + hidden, plan.m_units)
-        numbers = self.memory + max(*needed, filled(self.width, plan.units)) + self.width + 2 + 4 * self.heads
-        return 4 * ((numbers + 4 * span) * rows + sums(plan.units) + sums(plan.m_units))
+            numbers = max(filled(sizes.both, plan.units), filled(sizes.both, plan.z_units)) + sizes.width + forward_room
+            return 4 * (numbers * rows + sums(plan.units, plan.z_units))
+        needed = sizes.width + filled(sizes.hidden, plan.units), filled(sizes.width + sizes.hidden, plan.m_units)
+        numbers = sizes.memory + max(*needed, filled(sizes.width, plan.units)) + sizes.width + backward_room
+        return 4 * (numbers * rows + sums(plan.units) + sums(plan.m_units))
 
     def source(self, plan: Plan, direction: str, packed: bool) -> str:
         """The CUDA source of one direction; ``packed`` if sequences differ in length."""
-        constants: dict[str, int | float] = {
-            "HIDDEN": self.sizes.hidden, "UNITS": plan.units, "PARTS": plan.parts, "ROWS": plan.rows,
-            "MEMORY": self.memory, "HEADS": self.heads, "RANK": self.rank, "SPAN": self.rank // self.heads,
-            "WIDTH": self.width, "COLUMNS": self.sizes.columns, "Z_UNITS": plan.z_units, "M_UNITS": plan.m_units,
-            "SCALE": self.scale, "STATES": 2, "PACKED": int(packed), "MODELS": int(plan.together > 1),
+        constants = self.sizes.constants | {
+            "UNITS": plan.units, "PARTS": plan.parts, "ROWS": plan.rows, "Z_UNITS": plan.z_units,
+            "M_UNITS": plan.m_units, "STATES": 2, "PACKED": int(packed), "MODELS": int(plan.together > 1),
         }  # fmt: skip
-        kernel = Path(__file__).with_name("nru_loop.cuh").read_text()
-        return cuda_source(STORAGE[self.dtype], direction, constants, kernel)
+        heads, kernel = (Path(__file__).with_name(f"nru_{name}.cuh").read_text() for name in ("heads", "loop"))
+        return cuda_source(STORAGE[self.dtype], direction, constants, kernel, heads)
 
     def kernel(self, plan: Plan, direction: str, packed: bool) -> nvrtc.Kernel:
         if (plan, direction, packed) not in self._kernels:
@@ -147,9 +140,9 @@ class CudaNRULoop:
         plan = self.plans(walk.batch, models)[0]
         final = [entry.clone(memory_format=torch.contiguous_format) for entry in state]
         out = gx.new_empty(*lead, rows, hidden)
-        memory = bias.new_empty(*lead, rows if keep else 0, self.memory)
-        heads = bias.new_empty(*lead, rows, self.width) if keep else None
-        kernel, exchanged = self.kernel(plan, "forward", walk.packed), (hidden + self.width) * plan.rows
+        memory = bias.new_empty(*lead, rows if keep else 0, self.sizes.memory)
+        heads = bias.new_empty(*lead, rows, self.sizes.width) if keep else None
+        kernel, exchanged = self.kernel(plan, "forward", walk.packed), (hidden + self.sizes.width) * plan.rows
         arrays = gx, weight, head_weight.to(self.dtype), bias, *final, out, memory if keep else None, heads
         launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
         return final, [out, memory], heads
@@ -163,17 +156,26 @@ class CudaNRULoop:
         models = prod(lead)
         plan = self.plans(walk.batch, models)[0]
         dstate = [entry.float().clone(memory_format=torch.contiguous_format) for entry in dfinal]
-        d = weight.new_empty(*lead, rows, hidden + self.width)
-        kernel, exchanged = self.kernel(plan, "backward", walk.packed), (hidden + self.memory) * plan.rows
+        d = weight.new_empty(*lead, rows, hidden + self.sizes.width)
+        kernel, exchanged = self.kernel(plan, "backward", walk.packed), (hidden + self.sizes.memory) * plan.rows
         arrays = weight, head_weight.to(self.dtype), history[0], saved, dout, *dstate, d
         launch_models(kernel, walk, plan, exchanged, models, self.device, *arrays)
-        dh, dheads = d.split((hidden, self.width), -1)
-        first, memory, memories = (tensor.to(self.dtype) for tensor in (*state, history[1]))
-        with products_as_cudnn():
-            before, after = walk.weight_gradient(d, memory, memories).split((hidden, self.width), -2)
-            dweight = torch.cat((walk.weight_gradient(dh, first, history[0]), before), -1)
-            dhead_weight = torch.cat((dheads.mT @ history[0], after), -1).to(head_weight.dtype)
-        return d[..., : self.sizes.columns], dweight, dstate, [dhead_weight, dheads.sum(-2, dtype=torch.float32)]
+        dweight, dextras = weight_gradients(self.sizes, walk, d, state, history)
+        return d[..., : self.sizes.columns], dweight, dstate, dextras
+
+
+def weight_gradients(
+    sizes: NRUSizes, walk: Walk, d: Tensor, state: Sequence[Tensor], history: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """Gradients of weight_hh, and of weight_heads and bias_heads, from those of the pre-activations of h and z."""
+    widths = sizes.hidden, sizes.width
+    dh, dheads = d.split(widths, -1)
+    first, memory, memories = (tensor.to(d.dtype) for tensor in (*state, history[1]))
+    with products_as_cudnn():
+        before, after = walk.weight_gradient(d, memory, memories).split(widths, -2)
+        dweight = torch.cat((walk.weight_gradient(dh, first, history[0]), before), -1)
+        dhead_weight = torch.cat((dheads.mT @ history[0], after), -1).to(state[0].dtype)
+    return dweight, [dhead_weight, dheads.sum(-2, dtype=torch.float32)]
 
 
 def _least(numbers: int, parts: int) -> int:

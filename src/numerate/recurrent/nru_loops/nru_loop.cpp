@@ -1,9 +1,12 @@
-// The walk of the NRU along time, written by hand: two matrix products a step, and heads whose update has rank one.
+// The walk of the NRU along time, written by hand: two matrix products a step, and heads whose update has a low rank.
 //
 // h' = relu(gx + [h; m] A), z = [h'; m] B + bias (+ gx beyond H), m' = m + w q^T, where z holds the strengths of writing
 // and erasing (k each), p (r each) and q (r each), r = k s, and w = sum over heads i of strength_i p_i / (|p_i| |q|) with
 // 5-norms: m is s rows of r. A direction whose norm reaches LIMIT, where its fifth powers overflow, is 0, and so are its
 // gradients. Rows of the batch are laid out as timeloop.hpp says.
+//
+// Rectified, with SIGNS = 2: strengths are positive parts, a direction is p+ q+^T + p- q-^T, from positive and negative
+// parts, and |p| |q| is (|p+|^5 |q+|^5 + |p-|^5 |q-|^5)^(1/5).
 
 extern "C" void *malloc(__SIZE_TYPE__);
 extern "C" void free(void *);
@@ -30,123 +33,163 @@ static INLINE V add(V a, V b) { return a + b; }
 
 const R EPS = R(1e-12), LIMIT = sizeof(R) == 4 ? R(50859007.85596004) : R(4.4765466227572707e61);  // largest number^(1/5)
 
-// One kind of head (0 writes, 1 erases) of a row of z, and its norms.
-struct Head {
-  const R *strength, *p, *q;
-  R sign, norm_q;
-  const R *norm_p;
-};
+static INLINE V part(V x, int sign) { return SIGNS == 1 ? x : maximum(sign ? -x : x, V{}); }
+static INLINE R part(R x, int sign) { return SIGNS == 1 ? x : (sign ? -x : x) < 0 ? R(0) : sign ? -x : x; }
+// The gradient of a number from that of its part.
+static INLINE V from_part(V gradient, V x, int sign) {
+  return SIGNS == 1 ? gradient : sign ? where(x < V{}, -gradient, V{}) : where(x > V{}, gradient, V{});
+}
+static INLINE R from_part(R gradient, R x, int sign) {
+  return SIGNS == 1 ? gradient : sign ? (x < 0 ? -gradient : R(0)) : (x > 0 ? gradient : R(0));
+}
+static INLINE R fifth(R x) { return x * x * x * x * (x < 0 ? -x : x); }
+static INLINE R slope_of_norm(R x) { return x * x * x * (x < 0 ? -x : x); }  // of the 5-norm, at a unit vector
 
+// The heads of a row. Those that write (kind 0) come before those that erase.
 struct Heads {
   int64_t k, s, r;
   R scale;
-  R *norms, *w;  // 2 + 2 k numbers and 2 s
+  R *norms;    // 5-norms of all parts: of q (kind, sign), then of p (kind, head, sign)
+  R *lengths;  // of the directions (kind, head)
+  R *factors;  // strength / length, with the sign and scale of a kind
+  R *w;        // what multiplies the parts of q, (kind, sign, s)
+  R *dw;       // its gradient
   bool fits[2];  // whether any direction of a kind is not 0
 
-  INLINE Heads(int64_t heads, int64_t memory, R scale_, R *room) : k(heads), scale(scale_) {
+  INLINE Heads(int64_t heads, int64_t memory, R scale_) : k(heads), scale(scale_) {
     for (r = 1; r * r < heads * memory;) r++;
     s = r / k;
-    norms = room, w = room + 2 + 2 * k;
+    norms = numbers(2 * SIGNS * (1 + k) + 4 * k + 4 * SIGNS * s);
+    lengths = norms + 2 * SIGNS * (1 + k), factors = lengths + 2 * k, w = factors + 2 * k, dw = w + 2 * SIGNS * s;
   }
   INLINE int64_t width() const { return 2 * k + 4 * r; }
+  INLINE const R *p(const R *z, int64_t head) const { return z + 2 * k + head * s; }
+  INLINE const R *q(const R *z, int kind) const { return z + 2 * k + (2 + kind) * r; }
+  INLINE R norm_q(int kind, int sign) const { return norms[kind * SIGNS + sign]; }
+  INLINE R norm_p(int64_t head, int sign) const { return norms[(2 + head) * SIGNS + sign]; }
+  INLINE R product(int64_t head, int sign) const { return norm_p(head, sign) * norm_q(head >= k, sign); }
+  INLINE R signed_scale(int64_t head) const { return head < k ? scale : -scale; }
 
-  // 5-norms of all q and p of a row of z.
-  INLINE void measure(const R *z) {
-    for (int kind = 0; kind < 2; kind++) {
-      const R *p = z + 2 * k + kind * r, *q = z + 2 * k + 2 * r + kind * r;
-      V sum = {};
-      over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-        const V x = abs(load(q + j, lanes)), square = x * x;
-        sum += square * square * x;
-      });
-      norms[kind] = across(sum, add);
-      for (int64_t i = 0; i < k; i++) {
-        R power = 0;
-        for (int64_t a = 0; a < s; a++) {
-          const R x = p[i * s + a] < 0 ? -p[i * s + a] : p[i * s + a], square = x * x;
-          power += square * square * x;
-        }
-        norms[2 + kind * k + i] = power;
-      }
-    }
-    over_units(2 + 2 * k, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-      store(norms + j, pow(load(norms + j, lanes), c(R(0.2))), lanes);
+  INLINE void fifth_roots(R *of, int64_t count) const {
+    over_units(count, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
+      store(of + j, pow(load(of + j, lanes), c(R(0.2))), lanes);
     });
   }
 
-  INLINE Head head(const R *z, int kind) const {
-    return {z + kind * k, z + 2 * k + kind * r, z + 2 * k + (2 + kind) * r, kind ? -scale : scale, norms[kind],
-            norms + 2 + kind * k};
+  INLINE void measure(const R *z) {
+    for (int sign = 0; sign < SIGNS; sign++) {
+      for (int kind = 0; kind < 2; kind++) {
+        V sum = {};
+        over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
+          const V x = abs(part(load(q(z, kind) + j, lanes), sign)), square = x * x;
+          sum += square * square * x;
+        });
+        norms[kind * SIGNS + sign] = across(sum, add);
+      }
+      for (int64_t head = 0; head < 2 * k; head++) {
+        R power = 0;
+        for (int64_t a = 0; a < s; a++) power += fifth(part(p(z, head)[a], sign));
+        norms[(2 + head) * SIGNS + sign] = power;
+      }
+    }
+    fifth_roots(norms, 2 * SIGNS * (1 + k));
+    for (int64_t head = 0; head < 2 * k; head++) {
+      const R a = product(head, 0), b = product(head, SIGNS - 1);
+      lengths[head] = a;
+      if (SIGNS == 1) continue;  // the larger one is taken out of the root, so that nothing vanishes or overflows
+      factors[head] = a > b ? a : b > 0 ? b : a + b;
+      lengths[head] = a > b ? 1 + fifth(b / a) : b > 0 ? 1 + fifth(a / b) : R(1);
+    }
+    if (SIGNS == 1) return;
+    fifth_roots(lengths, 2 * k);
+    for (int64_t head = 0; head < 2 * k; head++) lengths[head] *= factors[head];  // NaN where 0 meets infinity
   }
 
-  // w of both kinds.
+  // Norms, lengths, factors and w.
   INLINE void weigh(const R *z) {
-    for (int kind = 0; kind < 2; kind++) {
-      const Head one = head(z, kind);
-      for (int64_t a = 0; a < s; a++) w[kind * s + a] = 0;
-      fits[kind] = false;
-      for (int64_t i = 0; i < k; i++) {
-        const R norm = one.norm_p[i] * one.norm_q, factor = one.sign * one.strength[i] / (norm > EPS ? norm : EPS);
-        if (!(norm < LIMIT)) continue;
-        fits[kind] = true;
-        for (int64_t a = 0; a < s; a++) w[kind * s + a] += factor * one.p[i * s + a];
-      }
+    measure(z);
+    for (int64_t a = 0; a < 2 * SIGNS * s; a++) w[a] = 0;
+    fits[0] = fits[1] = false;
+    for (int64_t head = 0; head < 2 * k; head++) {
+      const int kind = head >= k;
+      const R length = lengths[head];
+      factors[head] = signed_scale(head) * part(z[head], 0) / (length > EPS ? length : EPS);
+      if (!(length < LIMIT)) continue;
+      fits[kind] = true;
+      for (int sign = 0; sign < SIGNS; sign++)
+        for (int64_t a = 0; a < s; a++) w[(kind * SIGNS + sign) * s + a] += factors[head] * part(p(z, head)[a], sign);
     }
   }
 
   INLINE void update(const R *z, const R *m, R *fresh) {
-    measure(z), weigh(z);
-    const R *write = z + 2 * k + 2 * r, *erase = write + r;
+    weigh(z);
     over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-      const V in = fits[0] ? load(write + j, lanes) : V{}, out = fits[1] ? load(erase + j, lanes) : V{};
+      V parts[2 * SIGNS];
+      for (int i = 0; i < 2 * SIGNS; i++)
+        parts[i] = fits[i / SIGNS] ? part(load(q(z, i / SIGNS) + j, lanes), i % SIGNS) : V{};
       for (int64_t a = 0; a < s; a++) {
-        const V change = fma(c(w[a]), in, c(w[s + a]) * out);
+        V change = c(w[a]) * parts[0];
+        for (int i = 1; i < 2 * SIGNS; i++) change = fma(c(w[i * s + a]), parts[i], change);
         store(fresh + a * r + j, load(m + a * r + j, lanes) + change, lanes);
       }
     });
   }
 
   // dz from the gradient of the new memory.
-  INLINE void pull(const R *z, const R *dm, R *dz, R *dw) {
-    measure(z), weigh(z);
+  INLINE void pull(const R *z, const R *dm, R *dz) {
+    weigh(z);
     for (int kind = 0; kind < 2; kind++) {
-      const Head one = head(z, kind);
-      R *const dstrength = dz + kind * k, *const dp = dz + 2 * k + kind * r, *const dq = dz + 2 * k + (2 + kind) * r;
-      for (int64_t a = 0; a < s; a++) {
-        V sum = {};
-        over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-          sum = fma(load(dm + a * r + j, lanes), load(one.q + j, lanes), sum);
-        });
-        dw[a] = across(sum, add);
-      }
-      R dnorm_q = 0;
-      for (int64_t i = 0; i < k; i++) {
-        const R *const p = one.p + i * s;
-        const R product = one.norm_p[i] * one.norm_q, norm = product > EPS ? product : EPS;
-        if (!(product < LIMIT)) {
-          dstrength[i] = 0;
-          for (int64_t a = 0; a < s; a++) dp[i * s + a] = 0;
-          continue;
-        }
-        R along = 0;
-        for (int64_t a = 0; a < s; a++) along += dw[a] * p[a];
-        dstrength[i] = one.sign * along / norm;
-        const R factor = one.sign * one.strength[i] / norm;
-        const R dnorm = product < EPS ? R(0) : -along * factor / norm;
-        dnorm_q += dnorm * one.norm_p[i];
-        const R dnorm_p = dnorm * one.norm_q, inverse = one.norm_p[i] > 0 ? 1 / one.norm_p[i] : R(0);
+      R slopes[SIGNS] = {};  // of the norms of the parts of q
+      for (int sign = 0; sign < SIGNS; sign++)
         for (int64_t a = 0; a < s; a++) {
-          const R u = p[a] * inverse, square = u * u;
-          dp[i * s + a] = factor * dw[a] + dnorm_p * (u < 0 ? -square * square : square * square);
+          V sum = {};
+          over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
+            sum = fma(load(dm + a * r + j, lanes), part(load(q(z, kind) + j, lanes), sign), sum);
+          });
+          dw[(kind * SIGNS + sign) * s + a] = across(sum, add);
         }
-      }
-      const R inverse = one.norm_q > 0 ? 1 / one.norm_q : R(0);
+      for (int64_t head = kind * k; head < (kind + 1) * k; head++) pull_head(z, dz, kind, head, slopes);
+      R *const dq = dz + 2 * k + (2 + kind) * r;
       over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-        const V u = fits[kind] ? load(one.q + j, lanes) * inverse : V{};
-        V sum = c(dnorm_q) * (u * u * u * abs(u));
-        for (int64_t a = 0; a < s; a++) sum = fma(c(w[kind * s + a]), load(dm + a * r + j, lanes), sum);
-        store(dq + j, sum, lanes);
+        const V x = fits[kind] ? load(q(z, kind) + j, lanes) : V{};
+        V all = {};
+        for (int sign = 0; sign < SIGNS; sign++) {
+          const R norm = norm_q(kind, sign);
+          const V u = part(x, sign) * (norm > 0 ? 1 / norm : R(0));
+          V sum = c(slopes[sign]) * (u * u * u * abs(u));
+          for (int64_t a = 0; a < s; a++)
+            sum = fma(c(w[(kind * SIGNS + sign) * s + a]), load(dm + a * r + j, lanes), sum);
+          all += from_part(sum, x, sign);
+        }
+        store(dq + j, all, lanes);
       });
+    }
+  }
+
+  // The gradients of strength and p of one head; what its direction adds to the slopes.
+  INLINE void pull_head(const R *z, R *dz, int kind, int64_t head, R *slopes) const {
+    const R *const x = p(z, head);
+    R *const dp = dz + 2 * k + head * s;
+    const R length = lengths[head];
+    for (int64_t a = 0; a < s; a++) dp[a] = 0;
+    dz[head] = 0;
+    if (!(length < LIMIT)) return;
+    R along = 0;
+    for (int sign = 0; sign < SIGNS; sign++)
+      for (int64_t a = 0; a < s; a++) along += dw[(kind * SIGNS + sign) * s + a] * part(x[a], sign);
+    along /= length > EPS ? length : EPS;
+    dz[head] = from_part(signed_scale(head) * along, z[head], 0);
+    const R dlength = length < EPS ? R(0) : -along * factors[head];
+    for (int sign = 0; sign < SIGNS; sign++) {
+      const R norm = norm_p(head, sign), inverse = norm > 0 ? 1 / norm : R(0);
+      const R ratio = SIGNS == 1 ? R(1) : length > 0 ? product(head, sign) / length : R(0);
+      const R slope = dlength * ratio * ratio * ratio * ratio;  // of the product of the norms of p and q
+      slopes[sign] += slope * norm;
+      for (int64_t a = 0; a < s; a++) {
+        const R above = factors[head] * dw[(kind * SIGNS + sign) * s + a];
+        const R own = slope * norm_q(kind, sign) * slope_of_norm(part(x[a], sign) * inverse);
+        dp[a] += from_part(above + own, x[a], sign);
+      }
     }
   }
 };
@@ -157,8 +200,7 @@ extern "C" void forward(const Walk *walk, int64_t first, int64_t last, const R *
                         const R *bias, R *const *state, R *const *history, R *heads) {
   const Walk w = *walk;
   const int64_t H = w.hidden, N = w.memory, both = H + N, batch = last - first;
-  R *const room = numbers(2 + 4 * w.heads + N);
-  Heads update(w.heads, N, R(w.scale), room);
+  Heads update(w.heads, N, R(w.scale));
   const int64_t width = update.width();
   R *const now = numbers(batch * both + 1), *const sum = numbers(batch * H + 1), *const z = numbers(batch * width + 1);
   for (int64_t b = 0; b < batch; b++) {
@@ -193,7 +235,7 @@ extern "C" void forward(const Walk *walk, int64_t first, int64_t last, const R *
     copy(state[0] + (first + b) * H, now + b * both, H);
     copy(state[1] + (first + b) * N, now + b * both + H, N);
   }
-  free(room), free(now), free(sum), free(z);
+  free(update.norms), free(now), free(sum), free(z);
 }
 
 // grad: (B, H) and (B, M), gradients of the final state at first and of the initial one at last; dout: (rows, H) or null;
@@ -202,10 +244,9 @@ extern "C" void backward(const Walk *walk, int64_t first, int64_t last, const R 
                          const R *const *history, const R *heads, const R *dout, R *const *grad, R *d) {
   const Walk w = *walk;
   const int64_t H = w.hidden, N = w.memory, both = H + N, batch = last - first;
-  R *const room = numbers(2 + 4 * w.heads + 2 * N);
-  Heads update(w.heads, N, R(w.scale), room);
+  Heads update(w.heads, N, R(w.scale));
   const int64_t width = update.width(), wide = H + width;
-  R *const dw = room + 2 + 2 * w.heads + 2 * update.s, *const now = numbers(batch * both + 1);
+  R *const now = numbers(batch * both + 1);
   for (int64_t b = 0; b < batch; b++) {
     copy(now + b * both, grad[0] + (first + b) * H, H);
     copy(now + b * both + H, grad[1] + (first + b) * N, N);
@@ -215,7 +256,7 @@ extern "C" void backward(const Walk *walk, int64_t first, int64_t last, const R 
     for (int64_t b = 0; b < count; b++) {
       if (dout)
         for (int64_t j = 0; j < H; j++) now[b * both + j] += dout[(start + b) * H + j];
-      update.pull(heads + (start + b) * width, now + b * both + H, d + (start + b) * wide + H, dw);
+      update.pull(heads + (start + b) * width, now + b * both + H, d + (start + b) * wide + H);
     }
     w.multiply(count, width, both, d + start * wide + H, wide, right, now, both, true);
     for (int64_t b = 0; b < count; b++)
@@ -231,5 +272,5 @@ extern "C" void backward(const Walk *walk, int64_t first, int64_t last, const R 
     copy(grad[0] + (first + b) * H, now + b * both, H);
     copy(grad[1] + (first + b) * N, now + b * both + H, N);
   }
-  free(room), free(now);
+  free(update.norms), free(now);
 }

@@ -1,5 +1,5 @@
-// The walk of the NRU along time as a persistent kernel, written by hand; the mathematics is in nru_loop.cpp, the way in
-// which blocks share the work in grid.cuh.
+// The walk of the NRU along time as a persistent kernel, written by hand; the heads are in nru_heads.cuh, the way in which
+// blocks share the work in grid.cuh.
 //
 // Every block of a group keeps the memory of all rows of the group (forwards), or its gradient (backwards), in shared
 // memory and updates it by itself; exchanged are the hidden state and the heads' numbers z (forwards), the gradients of
@@ -9,19 +9,17 @@
 //
 // Arrays of a row's numbers are laid out (number, row) in shared memory and in the exchange.
 //
-// Defined before, beside what grid.cuh needs: MEMORY, HEADS, RANK (r), SPAN (s), WIDTH (numbers of z), COLUMNS (of gx),
-// Z_UNITS and M_UNITS (columns of z and of the memory that a part computes, as UNITS), SCALE, FORWARD or BACKWARD.
+// Defined before, beside what grid.cuh and nru_heads.cuh need: COLUMNS (of gx), Z_UNITS and M_UNITS (columns of z and of
+// the memory that a part computes, as UNITS), FORWARD or BACKWARD.
 
-const int BOTH = HIDDEN + MEMORY, P = 2 * HEADS, Q = P + 2 * RANK;  // parts of z after the strengths: for write, erase
+const int BOTH = HIDDEN + MEMORY;
 const int SUB = SUB_OF(UNITS), Z_SUB = SUB_OF(Z_UNITS), M_SUB = SUB_OF(M_UNITS);
 const int COLS = COLS_OF(UNITS), Z_COLS = COLS_OF(Z_UNITS), M_COLS = COLS_OF(M_UNITS);
 typedef Pairs<Z_UNITS> OfHeads;
 typedef Pairs<M_UNITS> OfMemory;
-const float EPS = 1e-12f, LIMIT = 50859007.85596004f;  // where the fifth powers in a norm overflow
 
 #define DEPTH_OF(numbers, subs) (((numbers) + WARPS * (subs) - 1) / (WARPS * (subs)))
 #define EACH_WEIGHT(cols, depth) UNROLL for (int i = 0; i < (cols); i++) UNROLL for (int k = 0; k < (depth); k++)
-#define EACH(count) for (int i = threadIdx.x; i < (count) * ROWS; i += THREADS)  // number i / ROWS of row i % ROWS
 
 // This block's numbers are there for the others.
 INLINE void give(unsigned *counter) {
@@ -34,40 +32,6 @@ INLINE void receive(unsigned *counter, unsigned times, float *to, const float *f
     for (int i = threadIdx.x * 4; i < numbers * ROWS; i += THREADS * 4) copy_quad(to + i, from + i);
     end_of_copies();
     wait_for_copies<0>();
-  }
-  __syncthreads();
-}
-
-INLINE float fifth(float x) {
-  const float square = x * x;
-  return square * square * fabsf(x);
-}
-
-// A direction whose norm reaches LIMIT is 0, and so are its gradients.
-INLINE bool fits(float norm) { return norm < LIMIT; }
-
-// 5-norms of all p and q: norms[kind] of q, norms[2 + kind * HEADS + i] of p; then w of both kinds.
-INLINE void weigh(float *z, float *norms, float *w) {
-  EACH(2 + 2 * HEADS) {
-    const int which = i / ROWS, row = i % ROWS;
-    const bool of_q = which < 2;
-    const int start = of_q ? Q + which * RANK : P + (which - 2) * SPAN, count = of_q ? RANK : SPAN;
-    float sum = 0;
-    for (int j = 0; j < count; j++) sum += fifth(z[(start + j) * ROWS + row]);
-    norms[i] = powf(sum, 0.2f);
-    if (of_q && !fits(norms[i] * EPS))  // none of its directions fits: 0 times an infinite q would not be 0
-      for (int j = 0; j < count; j++) z[(start + j) * ROWS + row] = 0;
-  }
-  __syncthreads();
-  EACH(2 * SPAN) {
-    const int kind = i / ROWS / SPAN, a = i / ROWS % SPAN, row = i % ROWS;
-    float sum = 0;
-    UNROLL for (int head = 0; head < HEADS; head++) {
-      const float norm = norms[(2 + kind * HEADS + head) * ROWS + row] * norms[kind * ROWS + row];
-      const float strength = z[(kind * HEADS + head) * ROWS + row] * (kind ? -SCALE : SCALE);
-      if (fits(norm)) sum += strength / fmaxf(norm, EPS) * z[(P + kind * RANK + head * SPAN + a) * ROWS + row];
-    }
-    w[i] = sum;
   }
   __syncthreads();
 }
@@ -91,8 +55,9 @@ KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const fl
   gx += rows * COLUMNS, weight += int64(at.model) * HIDDEN * BOTH, head_weight += int64(at.model) * WIDTH * BOTH;
   bias += at.model * WIDTH, h += at.model * batch * HIDDEN, m += at.model * batch * MEMORY, out += rows * HIDDEN;
   if (memory) memory += rows * MEMORY, heads += rows * WIDTH;
-  float *const both = shared, *const z = both + NUMBERS * ROWS, *const norms = z + WIDTH * ROWS;
-  float *const w = norms + (2 + 2 * HEADS) * ROWS, *const sums = w + 2 * SPAN * ROWS;
+  float *const both = shared, *const z = both + NUMBERS * ROWS;
+  const HeadRoom room(z + WIDTH * ROWS);
+  float *const sums = z + (WIDTH + HeadRoom::FORWARD_SIZE) * ROWS;
   const int column = OfHeads::column(), number_of_z = at.part * Z_UNITS + column;
   ToHidden to_hidden;
   ToHeads to_heads;
@@ -158,13 +123,8 @@ KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const fl
     }
     give(counter);
     receive(counter, 2 * step + 2, z, exchanged, WIDTH);
-    weigh(z, norms, w);
-    EACH(MEMORY) {
-      const int a = i / ROWS / RANK, j = i / ROWS % RANK, row = i % ROWS;
-      if (!among(row, alive)) continue;
-      const float write = w[a * ROWS + row] * z[(Q + j) * ROWS + row];
-      both[HIDDEN * ROWS + i] += fmaf(w[(SPAN + a) * ROWS + row], z[(Q + RANK + j) * ROWS + row], write);
-    }
+    weigh(z, room);
+    EACH(MEMORY) if (among(i % ROWS, alive)) both[HIDDEN * ROWS + i] += gain(z, room, i);
     __syncthreads();
     if (memory)
       for (int i = threadIdx.x + at.part * THREADS; i < alive * MEMORY; i += PARTS * THREADS)
@@ -185,48 +145,6 @@ typedef Product<M_DEPTH, M_COLS, M_SUB> ToMemory;   // dz, da -> dm
 const int NEEDED = WIDTH + FromHidden::DEPTHS > ToMemory::DEPTHS ? WIDTH + FromHidden::DEPTHS : ToMemory::DEPTHS;
 const int NUMBERS = NEEDED > FromHeads::DEPTHS ? NEEDED : FromHeads::DEPTHS;
 
-// dz from z and the gradient of the memory; w, dw and shares (of the gradient of |q|) are room for intermediate numbers.
-INLINE void pull(float *z, const float *dm, float *dz, float *norms, float *w, float *dw, float *shares) {
-  weigh(z, norms, w);
-  EACH(2 * SPAN) {
-    const int kind = i / ROWS / SPAN, a = i / ROWS % SPAN, row = i % ROWS;
-    float sum = 0;
-    for (int j = 0; j < RANK; j++) sum = fmaf(dm[(a * RANK + j) * ROWS + row], z[(Q + kind * RANK + j) * ROWS + row], sum);
-    dw[i] = sum;
-  }
-  __syncthreads();
-  EACH(2 * HEADS) {
-    const int kind = i / ROWS / HEADS, head = i / ROWS % HEADS, row = i % ROWS, p = P + kind * RANK + head * SPAN;
-    const float norm_p = norms[(2 + kind * HEADS + head) * ROWS + row], norm_q = norms[kind * ROWS + row];
-    const float norm = fmaxf(norm_p * norm_q, EPS), sign = kind ? -SCALE : SCALE;
-    const bool real = fits(norm_p * norm_q);
-    float along = 0;
-    UNROLL for (int a = 0; a < SPAN; a++) along = fmaf(dw[(kind * SPAN + a) * ROWS + row], z[(p + a) * ROWS + row], along);
-    dz[i] = real ? sign * along / norm : 0.0f;
-    const float factor = sign * z[i] / norm;
-    const float dnorm = norm_p * norm_q < EPS ? 0.0f : -along * factor / norm;
-    shares[i] = real ? dnorm * norm_p : 0.0f;
-    const float inverse = norm_p > 0 ? 1 / norm_p : 0.0f;
-    UNROLL for (int a = 0; a < SPAN; a++) {
-      const float u = z[(p + a) * ROWS + row] * inverse;
-      const float pulled = factor * dw[(kind * SPAN + a) * ROWS + row] + dnorm * norm_q * (u * u * u * fabsf(u));
-      dz[(p + a) * ROWS + row] = real ? pulled : 0.0f;
-    }
-  }
-  __syncthreads();
-  EACH(2 * RANK) {
-    const int kind = i / ROWS / RANK, j = i / ROWS % RANK, row = i % ROWS;
-    const float norm_q = norms[kind * ROWS + row], u = norm_q > 0 ? z[Q * ROWS + i] / norm_q : 0.0f;
-    float share = 0;
-    UNROLL for (int head = 0; head < HEADS; head++) share += shares[(kind * HEADS + head) * ROWS + row];
-    float sum = share * (u * u * u * fabsf(u));
-    UNROLL for (int a = 0; a < SPAN; a++)
-      sum = fmaf(w[(kind * SPAN + a) * ROWS + row], dm[(a * RANK + j) * ROWS + row], sum);
-    dz[Q * ROWS + i] = sum;
-  }
-  __syncthreads();
-}
-
 // dh: (batch, HIDDEN) and dm: (batch, MEMORY), gradients of the final state, then of the initial one; dout may be null;
 // d: (rows of all steps, HIDDEN + WIDTH), gradients of the pre-activations of h and of z; x: (groups, HIDDEN + MEMORY, ROWS).
 KERNEL void backward(const S *weight, const S *head_weight, const S *out, const float *heads, const S *dout, float *dh,
@@ -239,8 +157,8 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
   if (dout) dout += rows * HIDDEN;
   dh += at.model * batch * HIDDEN, dm += at.model * batch * MEMORY, d += rows * (HIDDEN + WIDTH);
   float *const memory = shared, *const dz = memory + MEMORY * ROWS, *const z = dz + NUMBERS * ROWS;
-  float *const norms = z + WIDTH * ROWS, *const w = norms + (2 + 2 * HEADS) * ROWS, *const dw = w + 2 * SPAN * ROWS;
-  float *const shares = dw + 2 * SPAN * ROWS, *const sums = shares + 2 * HEADS * ROWS;
+  const HeadRoom room(z + WIDTH * ROWS);
+  float *const sums = z + (WIDTH + HeadRoom::SIZE) * ROWS;
   float *const other_sums = sums + FromHidden::SLICES * FromHidden::SIZE * PADDED;
   const int column = OfMemory::column(), cell = at.part * M_UNITS + column;  // of the memory
   FromHeads from_heads;
@@ -289,7 +207,7 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
     for (int i = threadIdx.x; i < at.rows * WIDTH; i += THREADS)  // all gradients of rows with z = 0 are 0
       z[i % WIDTH * ROWS + i / WIDTH] = i < alive * WIDTH ? heads[start * WIDTH + i] : 0.0f;
     __syncthreads();
-    pull(z, memory, dz, norms, w, dw, shares);
+    pull(z, memory, dz, room);
     from_heads.run_near(dz, sums);
     __syncthreads();
     UNROLL for (int pair = 0; pair < PAIRS; pair++) {
