@@ -190,7 +190,8 @@ def run(
         int | None, typer.Option(help="Cores to use (default: all); with --on, cores per worker (default: 1).")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop training after this many seconds; the same command continues from there.")
+        float | None,
+        typer.Option(help="Stop this many seconds after the start; the same command continues from there."),
     ] = None,
     on: Annotated[
         str | None,
@@ -200,6 +201,7 @@ def run(
     out: Out = Path("results"),
 ) -> None:
     """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
+    end = None if seconds is None else clock.monotonic() + seconds  # imports and the list of runs take some, too
     from numerate.experiments import select
     from numerate.experiments.running import Unfinished, run_work
 
@@ -208,7 +210,6 @@ def run(
     for experiment in select(ids):  # bad options of any experiment are rejected before training starts
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
-    end = None if seconds is None else clock.monotonic() + seconds
     failed = 0
     how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
     for work in works:

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from numerate.data import DataError
 from numerate.experiments import Options, select
 from numerate.experiments.memory import claims, cost, deep, overview, runs, scores
-from numerate.experiments.memory.units import FULL, UNITS, WITHIN, size
+from numerate.experiments.memory.units import FULL, UNITS, WITHIN, equal_size, size
 from numerate.experiments.running import run
 from numerate.recurrent import GRU, CellLayer
 from numerate.recurrent.gru import GRUCell
@@ -39,6 +40,30 @@ def test_every_unit_has_the_same_number_of_parameters_on_every_task():
     sizes = {(t.labels["unit"], t.task.inputs, t.task.outputs): t for t in trainings}
     for name, training in sizes.items():
         assert abs(size(training.build(0)) / FULL.parameters - 1) <= WITHIN, name
+
+
+class Computed(CellLayer):
+    """A user's layer that reads its first weights, which are not there while shapes alone are counted."""
+
+    cell_type = GRUCell
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.scale = float(self.weight_ih_l0.abs().max())
+
+
+def test_sizes_are_counted_without_a_draw_and_where_a_layer_needs_its_weights_with_one():
+    state = torch.get_rng_state()
+    assert equal_size(Computed, 10, 9) == equal_size(GRU, 10, 9)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_data_that_later_tasks_need_are_asked_for_before_the_first_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMERATE_DATA", str(tmp_path))
+    trained = []
+    with pytest.raises(DataError, match="MNIST is missing"):
+        run("memory", Options("paper", seeds=1, units=("GRU",)), out=tmp_path / "out", progress=trained.append)
+    assert not trained
 
 
 def test_rates_have_seeds_of_their_own_and_all_else_is_equal():
