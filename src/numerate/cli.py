@@ -445,6 +445,20 @@ def _print(renderable: Any) -> None:
     terminal.show(renderable)
 
 
+def _rounded(seconds: float) -> str:
+    """100 s, 11 min, 5 h, 11 days"""
+    return next(
+        f"{seconds / length:.0f} {unit}"
+        for unit, length, most in (
+            ("s", 1, 120),
+            ("min", 60, 7200),
+            ("h", 3600, 172_800),
+            ("days", 86_400, float("inf")),
+        )
+        if seconds < most
+    )
+
+
 class _progress:
     """A line that says how many runs are done, how many succeeded and how long it will take."""
 
@@ -477,7 +491,7 @@ class _progress:
         self.bar.stop()
 
     def tell(self, now: "Progress") -> None:
-        left = "" if not now.remaining else f"{now.remaining:.0f} s left"
+        left = "" if not now.remaining else f"{_rounded(now.remaining)} left"
         of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
         rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
         text = f"{now.finished:,} of {now.total:,} runs{rate}"

@@ -63,10 +63,12 @@ def rows_export(
 ) -> None:
     """Copy finished runs into a file that you can take to another machine."""
     from numerate.results import Store
-    from numerate.results.shards import MIB, cut
+    from numerate.results.shards import MIB, check_size, cut
 
-    if shard_size is not None and path.exists():
-        raise ValueError(f"{path} exists; shards are cut from a new file")
+    if shard_size is not None:
+        check_size(int(shard_size * MIB))
+        if path.exists():
+            raise ValueError(f"{path} exists; shards are cut from a new file")
     with Store(out / "results.sqlite", readonly=True) as store:
         terminal.echo(f"{path}: {store.export(path, experiment, unfinished=unfinished)}")
     if shard_size is not None:

@@ -49,13 +49,27 @@ class Computed(CellLayer):
 
     def __init__(self, *sizes, **options):
         super().__init__(*sizes, **options)
-        self.scale = float(self.weight_ih_l0.abs().max())
+        self.scale = float(self.parts()["weight_ih"].abs().max())
 
 
 def test_sizes_are_counted_without_a_draw_and_where_a_layer_needs_its_weights_with_one():
     state = torch.get_rng_state()
     assert equal_size(Computed, 10, 9) == equal_size(GRU, 10, 9)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+class Unmakeable(GRU):
+    """A user's layer that cannot be made."""
+
+    def __init__(self, *sizes, **options):
+        raise KeyError("no such table")
+
+
+def test_a_layer_that_cannot_be_made_is_named():
+    with pytest.raises(
+        ValueError, match=r"cannot make Unmakeable of \(inputs, hidden size\) = \(10, 8\): 'no such table'"
+    ):
+        runs.trainings(Options("smoke", units=(Unmakeable,)))
 
 
 def test_data_that_later_tasks_need_are_asked_for_before_the_first_is_trained(tmp_path, monkeypatch):

@@ -268,6 +268,6 @@ def test_what_r_z_changes_is_told_by_the_runs_that_have_it() -> None:
     assert verdicts("sum", {"NAU": 9, "NAU,Rz": 1}, {"NAU": 2, "NAU,Rz": 1}, {}) == [False, False]
     assert verdicts("sum", {"NAU": 5, "NAU,Rz": 6}, {"NAU": 5, "NAU,Rz": 5}, {}) == [None, None]
     assert verdicts("sum", {"NAU": 5}, {"NAU": 5}, {}) == []
-    four = dict.fromkeys(("NMU", "NMU,Rz", "NAC•,NMU", "NAC•,NMU,Rz"), 8)
+    four: dict[str, int] = dict.fromkeys(("NMU", "NMU,Rz", "NAC•,NMU", "NAC•,NMU,Rz"), 8)
     assert verdicts("product", four, four, {"NMU": 0.2, "NMU,Rz": 1e-4}) == [True, True]
     assert verdicts("product", {**four, "NMU": 1}, {**four, "NMU": 0}, {}) == [False, None]

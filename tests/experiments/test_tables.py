@@ -17,7 +17,7 @@ from torch import nn
 from numerate import published
 from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
-from numerate.experiments.pages import missing, unlike_paper
+from numerate.experiments.pages import Departure, missing, unlike_paper
 from numerate.recurrent import UGRNN
 from numerate.results import Row, Store
 from numerate.train import Plateau, train
@@ -452,3 +452,10 @@ def test_a_paper_stands_for_all_of_its_experiments():
     assert len(select(["nau2020"])) > 5
     with pytest.raises(ValueError, match="there is no experiment 'nau2021'"):
         select(["nau2021"])
+
+
+def test_many_values_are_told_by_the_smallest_and_the_largest():
+    assert (
+        str(Departure("steps", ("4",), ("1,500", "30,000", "2,000", "5,000"))) == "4 steps in place of 1,500 to 30,000"
+    )
+    assert str(Departure("steps", ("4",), ("1", "20", "3"))) == "4 steps in place of 1, 20 or 3"

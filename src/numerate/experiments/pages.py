@@ -165,7 +165,10 @@ class Departure:
 
 
 def _either(values: Sequence[str]) -> str:
-    """2, 10 or 100"""
+    """2, 10 or 100; of more than three numbers the smallest and the largest: 1,500 to 30,000"""
+    if len(values) > 3 and all(value.replace(",", "").isdigit() for value in values):
+        low, *_, high = sorted(values, key=lambda value: int(value.replace(",", "")))
+        return f"{low} to {high}"
     return " or ".join([*filter(None, [", ".join(values[:-1])]), values[-1]])
 
 

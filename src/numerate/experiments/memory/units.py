@@ -115,8 +115,12 @@ PROBED = (8, 24, 64)
 
 
 def own_layer(inputs: int, *, unit: Callable[[int, int], Any], hidden_size: int) -> Recurrent:
-    """A user's own layer, or the layer of their own cell. Raises ValueError if it is neither."""
-    made = unit(inputs, hidden_size)
+    """A user's own layer, or the layer of their own cell. Raises ValueError if it is neither, or cannot be made."""
+    try:
+        made = unit(inputs, hidden_size)
+    except Exception as error:
+        name = getattr(unit, "__name__", unit)
+        raise ValueError(f"cannot make {name} of (inputs, hidden size) = ({inputs}, {hidden_size}): {error}") from error
     if isinstance(made, Cell):
         made = Recurrent(made)
     if not isinstance(made, Recurrent):
