@@ -5,9 +5,11 @@ import pytest
 
 from numerate.tasks import (
     Arithmetic,
+    DigitSequences,
     Distribution,
     Identity,
     LargeScale,
+    PermutedPixels,
     RecurrentArithmetic,
     SingleModule,
     StaticArithmetic,
@@ -71,3 +73,15 @@ def test_a_distribution_has_finite_ends():
             Distribution("normal", low, high)
     with pytest.raises(ValueError, match="low must be 0 for an exponential"):
         Distribution("exponential", 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (lambda: PermutedPixels(batch_size=50_001), "50,000 training images do not fill a batch of 50,001"),
+        (lambda: DigitSequences("sum", 1000), "training images make no 64 sequences of 1,000"),
+    ],
+)
+def test_a_batch_larger_than_the_data_set_is_refused(task, said):
+    with pytest.raises(ValueError, match=said):
+        task()

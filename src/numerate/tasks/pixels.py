@@ -88,6 +88,8 @@ class PermutedPixels:
         positive("pool", self.pool)
         if self.held_out is not None:
             positive("held_out", self.held_out)
+        if not self.epoch:
+            raise ValueError(f"{self._sizes()[0]:,} training images do not fill a batch of {self.batch_size:,}")
 
     @property
     def inputs(self) -> int:
