@@ -269,3 +269,13 @@ def test_deep_stacks_take_other_layers():
     built: dict[str, Any] = {t.labels["unit"]: t.build(0) for t in select(["memory/deep"])[0].work(options).trainings}
     assert [len(model.blocks) for model in built.values()] == [4, 4]
     assert isinstance(built["OwnCell"].blocks[0].layer.cell, OwnCell)
+
+
+def test_deep_stacks_are_held_against_published_accuracies():
+    rows = [
+        Row(unit, {}, 0, labels={"unit": unit}, scores={"best_test": error})
+        for unit, error in (("S5", 0.02), ("S4D", 0.04))
+    ]
+    assert [claim.holds for claim in deep.claims(rows, PAPER)] == [True, False]
+    assert [claim.holds for claim in deep.claims(rows[1:], PAPER)] == [None, False]
+    assert deep.claims(rows, QUICK) == []

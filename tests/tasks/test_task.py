@@ -5,14 +5,17 @@ import pytest
 
 from numerate.tasks import (
     Arithmetic,
+    Characters,
     DigitSequences,
     Distribution,
     Identity,
     LargeScale,
     PermutedPixels,
     RecurrentArithmetic,
+    SequentialPhotographs,
     SingleModule,
     StaticArithmetic,
+    Words,
 )
 
 UNIONS = [
@@ -85,3 +88,8 @@ def test_a_distribution_has_finite_ends():
 def test_a_batch_larger_than_the_data_set_is_refused(task, said):
     with pytest.raises(ValueError, match=said):
         task()
+
+
+def test_tasks_on_data_sets_say_which_one_they_read():
+    tasks = Words(), Words("ptb", articles=False), Characters(), PermutedPixels(), SequentialPhotographs()
+    assert [task.data_set.name for task in tasks] == ["wikitext-2", "ptb", "ptb", "mnist", "cifar10"]
