@@ -230,7 +230,7 @@ def test_the_time_left_is_shown_in_eighty_columns(title):
     console = rich.console.Console(width=80, file=(written := io.StringIO()))
     console.print(line.bar.get_renderable())
     (shown,) = written.getvalue().splitlines()
-    assert "1,184 of 2,944 runs, 25% solved 0:00:00 640 s left" in shown
+    assert "1,184 of 2,944 runs, 25% solved 0:00:00 11 min left" in shown
     assert shown.endswith("…")
     line.tell(Progress(1184, 2944, 30, 120, 0.5, 640.0, label, "emitted"))  # the others were there before
     console = rich.console.Console(width=120, file=(written := io.StringIO()))

@@ -190,7 +190,8 @@ def run(
         int | None, typer.Option(help="Cores to use (default: all); with --on, cores per worker (default: 1).")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop training after this many seconds; the same command continues from there.")
+        float | None,
+        typer.Option(help="Stop this many seconds after the start; the same command continues from there."),
     ] = None,
     on: Annotated[
         str | None,
@@ -200,6 +201,7 @@ def run(
     out: Out = Path("results"),
 ) -> None:
     """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
+    end = None if seconds is None else clock.monotonic() + seconds  # imports and the list of runs take some, too
     from numerate.experiments import select
     from numerate.experiments.running import Unfinished, run_work
 
@@ -208,7 +210,6 @@ def run(
     for experiment in select(ids):  # bad options of any experiment are rejected before training starts
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
-    end = None if seconds is None else clock.monotonic() + seconds
     failed = 0
     how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
     for work in works:
@@ -444,6 +445,20 @@ def _print(renderable: Any) -> None:
     terminal.show(renderable)
 
 
+def _rounded(seconds: float) -> str:
+    """100 s, 11 min, 5 h, 11 days"""
+    return next(
+        f"{seconds / length:.0f} {unit}"
+        for unit, length, most in (
+            ("s", 1, 120),
+            ("min", 60, 7200),
+            ("h", 3600, 172_800),
+            ("days", 86_400, float("inf")),
+        )
+        if seconds < most
+    )
+
+
 class _progress:
     """A line that says how many runs are done, how many succeeded and how long it will take."""
 
@@ -476,7 +491,7 @@ class _progress:
         self.bar.stop()
 
     def tell(self, now: "Progress") -> None:
-        left = "" if not now.remaining else f"{now.remaining:.0f} s left"
+        left = "" if not now.remaining else f"{_rounded(now.remaining)} left"
         of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
         rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
         text = f"{now.finished:,} of {now.total:,} runs{rate}"

@@ -65,8 +65,10 @@ def rows_export(
     """Copy finished runs into a file that you can take to another machine."""
     from numerate.results import Store
     from numerate.results.gzipped import compress
-    from numerate.results.shards import MIB, cut
+    from numerate.results.shards import MIB, check_size, cut
 
+    if shard_size is not None:
+        check_size(int(shard_size * MIB))
     gzipped = path.suffix == ".gz"
     if (gzipped or shard_size is not None) and path.exists():
         raise ValueError(f"{path} exists; shards and compressed files are made from a new file")

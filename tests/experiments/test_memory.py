@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from numerate.data import DataError
 from numerate.experiments import Options, select
 from numerate.experiments.memory import claims, cost, deep, overview, runs, scores
-from numerate.experiments.memory.units import FULL, UNITS, WITHIN, size
+from numerate.experiments.memory.units import FULL, UNITS, WITHIN, equal_size, size
 from numerate.experiments.running import run
 from numerate.recurrent import GRU, CellLayer
 from numerate.recurrent.gru import GRUCell
@@ -39,6 +40,44 @@ def test_every_unit_has_the_same_number_of_parameters_on_every_task():
     sizes = {(t.labels["unit"], t.task.inputs, t.task.outputs): t for t in trainings}
     for name, training in sizes.items():
         assert abs(size(training.build(0)) / FULL.parameters - 1) <= WITHIN, name
+
+
+class Computed(CellLayer):
+    """A user's layer that reads its first weights, which are not there while shapes alone are counted."""
+
+    cell_type = GRUCell
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.scale = float(self.parts()["weight_ih"].abs().max())
+
+
+def test_sizes_are_counted_without_a_draw_and_where_a_layer_needs_its_weights_with_one():
+    state = torch.get_rng_state()
+    assert equal_size(Computed, 10, 9) == equal_size(GRU, 10, 9)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+class Unmakeable(GRU):
+    """A user's layer that cannot be made."""
+
+    def __init__(self, *sizes, **options):
+        raise KeyError("no such table")
+
+
+def test_a_layer_that_cannot_be_made_is_named():
+    with pytest.raises(
+        ValueError, match=r"cannot make Unmakeable of \(inputs, hidden size\) = \(10, 8\): 'no such table'"
+    ):
+        runs.trainings(Options("smoke", units=(Unmakeable,)))
+
+
+def test_data_that_later_tasks_need_are_asked_for_before_the_first_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMERATE_DATA", str(tmp_path))
+    trained = []
+    with pytest.raises(DataError, match="MNIST is missing"):
+        run("memory", Options("paper", seeds=1, units=("GRU",)), out=tmp_path / "out", progress=trained.append)
+    assert not trained
 
 
 def test_rates_have_seeds_of_their_own_and_all_else_is_equal():
@@ -230,3 +269,13 @@ def test_deep_stacks_take_other_layers():
     built: dict[str, Any] = {t.labels["unit"]: t.build(0) for t in select(["memory/deep"])[0].work(options).trainings}
     assert [len(model.blocks) for model in built.values()] == [4, 4]
     assert isinstance(built["OwnCell"].blocks[0].layer.cell, OwnCell)
+
+
+def test_deep_stacks_are_held_against_published_accuracies():
+    rows = [
+        Row(unit, {}, 0, labels={"unit": unit}, scores={"best_test": error})
+        for unit, error in (("S5", 0.02), ("S4D", 0.04))
+    ]
+    assert [claim.holds for claim in deep.claims(rows, PAPER)] == [True, False]
+    assert [claim.holds for claim in deep.claims(rows[1:], PAPER)] == [None, False]
+    assert deep.claims(rows, QUICK) == []

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -241,3 +242,19 @@ def test_missing_data_are_told_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMERATE_DATA", str(tmp_path / "nothing"))
     with pytest.raises(ValueError, match=r"MNIST is missing.*numerate data get mnist"):
         run("nru2019/table3", Options("smoke"), tmp_path)
+
+
+def test_runs_that_are_cut_short_do_not_show_that_something_fails_or_gets_stuck():
+    short = Options("paper", steps=500)
+    stuck = [r for unit in ("RNN-orth", "RNN-id", "EURNN") for r in known(unit, Copying(100), [None] * 3, last=1.0)]
+    assert verdicts.stays_at_guessing(stuck, ["RNN-orth", "RNN-id"], PAPER).holds is True
+    assert verdicts.stays_at_guessing(stuck, ["RNN-orth", "RNN-id"], short).holds is None
+    assert verdicts.fails(stuck, "EURNN", PAPER, "").holds is True
+    assert verdicts.fails(stuck, "EURNN", short, "").holds is None
+
+
+def test_a_time_to_solve_is_refuted_only_by_runs_that_are_longer():
+    rows = known("EURNN", Copying(100), [None] * 3)
+    assert verdicts.solves_within(rows, "EURNN", 500).holds is False
+    rows = [replace(row, config={**row.config, "steps": 200}) for row in rows]
+    assert verdicts.solves_within(rows, "EURNN", 500).holds is None

@@ -127,3 +127,12 @@ def test_weights_of_another_model_are_refused() -> None:
     weights = {"decide.sign": training.build(0).state_dict()["cell.decide.sign"].numpy()}
     with pytest.raises(ValueError, match="are not those of its model"):
         models.trained(training, Row("", training.description(), 0, weights={"best": weights}))
+
+
+@pytest.mark.parametrize(
+    ("four", "eight", "sixteen", "holds"),
+    [(50, 75, 74, True), (50, 60, 76, False), (63, 69, 68, None), (790, 792, 792, False)],
+)
+def test_the_saturation_point_is_told_where_runs_suffice(four: int, eight: int, sixteen: int, holds: Any) -> None:
+    runs = 800 if four > 80 else 80
+    assert logic._saturates({4.0: (four, runs), 8.0: (eight, runs), 16.0: (sixteen, runs)}) is holds

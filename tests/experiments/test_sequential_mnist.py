@@ -234,3 +234,40 @@ def test_all_four_figures_have_the_units_of_the_paper() -> None:
         "NMU", "NAC•,NMU", "NAC•,σ", "NAC•", "NALU", "LSTM", "NATU", "Stochastic NMU", "NMRU",
     }  # fmt: skip
     assert units["nau2020/figure13"] == {"NAU", "NAC+,Rz", "NAC+", "NALU", "LSTM", "NATU"}
+
+
+@pytest.mark.parametrize(("figure", "twin", "names"), [
+    ("figure14", "figure13", {"NAU,Rz": "NAU"}),
+    ("figure15", "figure4", {"NMU,Rz": "NMU", "NAC•,NMU,Rz": "NAC•,NMU"}),
+])  # fmt: skip
+def test_figures_without_r_z_show_the_runs_with_it_beside_theirs(figure: str, twin: str, names: dict[str, str]) -> None:
+    without, regularised = (
+        {t.labels["unit"]: t.run_keys() for t in select([f"nau2020/{name}"])[0].work(Options("paper")).trainings}
+        for name in (figure, twin)
+    )
+    assert {name: without[name] for name in names} == {name: regularised[twin] for name, twin in names.items()}
+    assert all(without[name] != regularised[name] for name in names.values())
+
+
+def test_what_r_z_changes_is_told_by_the_runs_that_have_it() -> None:
+    def verdicts(operation: str, near: dict[str, int], far: dict[str, int], sparsity: dict[str, float]) -> list[Any]:
+        rows = [
+            Row(
+                name, {}, seed, labels={"unit": name, "task": operation, "length": length},
+                scores={
+                    "best_test": float(seed >= count[name]), "threshold": 0.5,
+                    "best_sparsity": sparsity.get(name, math.nan) * (1 + seed / 100),
+                },
+            )
+            for count, length in ((near, 10), (far, 1000)) for name in near for seed in range(10)
+        ]  # fmt: skip
+        layout = Layout(panel="task", x="length")
+        return [c.holds for c in claims(operation, False, comparison(rows, title="", layout=layout))]
+
+    assert verdicts("sum", {"NAU": 1, "NAU,Rz": 9}, {"NAU": 9, "NAU,Rz": 9}, {}) == [True, True]
+    assert verdicts("sum", {"NAU": 9, "NAU,Rz": 1}, {"NAU": 2, "NAU,Rz": 1}, {}) == [False, False]
+    assert verdicts("sum", {"NAU": 5, "NAU,Rz": 6}, {"NAU": 5, "NAU,Rz": 5}, {}) == [None, None]
+    assert verdicts("sum", {"NAU": 5}, {"NAU": 5}, {}) == []
+    four: dict[str, int] = dict.fromkeys(("NMU", "NMU,Rz", "NAC•,NMU", "NAC•,NMU,Rz"), 8)
+    assert verdicts("product", four, four, {"NMU": 0.2, "NMU,Rz": 1e-4}) == [True, True]
+    assert verdicts("product", {**four, "NMU": 1}, {**four, "NMU": 0}, {}) == [False, None]

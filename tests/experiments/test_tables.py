@@ -17,8 +17,9 @@ from torch import nn
 from numerate import published
 from numerate.experiments import Options, experiments, report, select, zoo
 from numerate.experiments import run as run_experiment
-from numerate.experiments.pages import missing, unlike_paper
+from numerate.experiments.pages import Departure, missing, unlike_paper, without_refutations
 from numerate.recurrent import UGRNN
+from numerate.report import Claim
 from numerate.results import Row, Store
 from numerate.train import Plateau, train
 from numerate.units import NAU
@@ -452,3 +453,16 @@ def test_a_paper_stands_for_all_of_its_experiments():
     assert len(select(["nau2020"])) > 5
     with pytest.raises(ValueError, match="there is no experiment 'nau2021'"):
         select(["nau2021"])
+
+
+def test_many_values_are_told_by_the_smallest_and_the_largest():
+    assert (
+        str(Departure("steps", ("4",), ("1,500", "30,000", "2,000", "5,000"))) == "4 steps in place of 1,500 to 30,000"
+    )
+    assert str(Departure("steps", ("4",), ("1", "20", "3"))) == "4 steps in place of 1, 20 or 3"
+
+
+def test_runs_cut_short_may_show_what_is_said_and_not_the_contrary():
+    said = [Claim("", "", holds) for holds in (True, False, None)]
+    assert [claim.holds for claim in without_refutations(said, Options("paper"))] == [True, False, None]
+    assert [claim.holds for claim in without_refutations(said, Options("paper", steps=10))] == [True, None, None]

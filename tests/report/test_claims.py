@@ -17,3 +17,17 @@ from numerate.report import Claim, Notes
 def test_claims_are_counted_and_ours_are_not(held, sentence):
     claims = [Claim("(Ours) First.", "", True), *(Claim("Theirs.", "", value) for value in held)]
     assert Notes(claims=claims).verdict == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "test"),
+    [
+        ("It holds.", "It holds.", ""),
+        ("It is fast (our test: median of at most 500).", "It is fast.", "median of at most 500"),
+        ("It is (A & B, 2025; our test: p < 0.05 (ranks)).", "It is (A & B, 2025).", "p < 0.05 (ranks)"),
+        ("It (the unit) works.", "It (the unit) works.", ""),
+    ],
+)
+def test_our_test_is_told_apart_from_what_the_paper_says(text, said, test):
+    claim = Claim(text, "")
+    assert (claim.said, claim.test) == (said, test)

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from report_samples import run
 
-from numerate.report import SUCCESS, figures, tables
+from numerate.report import SUCCESS, Layout, comparison, figures, tables
 from numerate.report.extrapolation import extrapolation_figure
 from numerate.stats import Estimate
 
@@ -58,3 +59,17 @@ def test_a_logarithmic_axis_has_marks_however_short_it_is(ends, expected):
         if ends[0] <= value <= ends[1]
     }
     assert [text for _, text in sorted(marks.items()) if text] == expected
+
+
+def test_a_measure_without_values_has_no_panel():
+    rows = [run(seed, "NMU", "mul", (1, 2), solved=False) for seed in range(3)]
+    shown = comparison(rows, title="", layout=Layout(panel="operation", x="range"))
+    titles = [ax.get_ylabel() for ax in figures.figure(shown).axes]
+    assert titles == ["Success rate"]
+    solved = comparison([run(0, "NMU", "mul", (1, 2), solved=True), *rows], title="", layout=shown.layout)
+    assert len(figures.figure(solved).axes) == 3
+
+
+def test_long_titles_of_axes_take_several_lines():
+    lines = figures.wrapped("Accuracy at length 1 in %, best runs").split("\n")
+    assert lines == ["Accuracy at length 1 in %,", "best runs"]

@@ -267,6 +267,8 @@ def test_nothing_at_all_can_be_written():
         (text.scientific_interval(0.25, 0.2, 0.3), "0.25 [0.2, 0.3]"),
         (text.scientific_interval(5e-6, 0.0, float("inf")), "5.0·10⁻⁶ [0, ∞]"),
         (text.power(1e-5), "10⁻⁵"),
+        (text.power(100.0), "100"),
+        (text.power(1e4), "10⁴"),
         (text.number(12345), "12 345"),
         (text.number(float("nan")), "NaN"),
         (text.thousands_tick(2000), "2k"),

@@ -63,3 +63,13 @@ def test_the_state_that_is_further_on_is_imported(tmp_path):
         here.import_(tmp_path / "all.sqlite")
         states = {name: here.load_checkpoint(name) for name in here.checkpoints()}
     assert {name: state and state.meta["step"] for name, state in states.items()} == {"ahead": 7, "behind": 9, "new": 2}
+
+
+def test_unfinished_runs_that_are_taken_are_counted(tmp_path):
+    with Store(tmp_path / "there.sqlite") as there, Store(tmp_path / "here.sqlite") as here:
+        there.checkpoint("two", {"weight": np.zeros(3)}, {"step": 4, "keys": [("a", 0), ("a", 1)]})
+        assert str(there.export(tmp_path / "rows.sqlite")) == "0 new, 0 already there"
+        told = "0 new, 0 already there, 2 unfinished to be continued"
+        assert str(there.export(tmp_path / "all.sqlite", unfinished=True)) == told
+        assert str(here.import_(tmp_path / "all.sqlite")) == told
+        assert str(here.import_(tmp_path / "all.sqlite")) == "0 new, 0 already there"

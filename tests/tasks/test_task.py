@@ -5,12 +5,17 @@ import pytest
 
 from numerate.tasks import (
     Arithmetic,
+    Characters,
+    DigitSequences,
     Distribution,
     Identity,
     LargeScale,
+    PermutedPixels,
     RecurrentArithmetic,
+    SequentialPhotographs,
     SingleModule,
     StaticArithmetic,
+    Words,
 )
 
 UNIONS = [
@@ -71,3 +76,20 @@ def test_a_distribution_has_finite_ends():
             Distribution("normal", low, high)
     with pytest.raises(ValueError, match="low must be 0 for an exponential"):
         Distribution("exponential", 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (lambda: PermutedPixels(batch_size=50_001), "50,000 training images do not fill a batch of 50,001"),
+        (lambda: DigitSequences("sum", 1000), "training images make no 64 sequences of 1,000"),
+    ],
+)
+def test_a_batch_larger_than_the_data_set_is_refused(task, said):
+    with pytest.raises(ValueError, match=said):
+        task()
+
+
+def test_tasks_on_data_sets_say_which_one_they_read():
+    tasks = Words(), Words("ptb", articles=False), Characters(), PermutedPixels(), SequentialPhotographs()
+    assert [task.data_set.name for task in tasks] == ["wikitext-2", "ptb", "ptb", "mnist", "cifar10"]

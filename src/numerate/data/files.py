@@ -92,6 +92,12 @@ def read(dataset: DataSet, name: str, data: str | Path | None = None) -> bytes:
     return content
 
 
+def check(dataset: DataSet, data: str | Path | None = None) -> None:
+    """Read all of its files. Raises DataError if one is missing or damaged."""
+    for file in dataset.files:
+        read(dataset, file.name, data)
+
+
 def unpacked(place: Path, size: int) -> bytes | None:
     """The content of a file, unpacked if its name says so; None if it has not ``size`` bytes."""
     try:

@@ -59,7 +59,11 @@ class ComparisonPage:
     def claims_of(self, compared: "Comparison", options: Options) -> "Sequence[Claim]":
         """The paper's sentences and whether they hold; none at smoke size, no verdicts at sizes that cannot tell."""
         said = () if self.claims is None or options.size == "smoke" else self.claims(compared)
-        return said if options.size in self.judged else [replace(claim, holds=None) for claim in said]
+        return (
+            without_refutations(said, options)
+            if options.size in self.judged
+            else [replace(claim, holds=None) for claim in said]
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,9 @@ class PicturePage(Generic[Prepared]):
         """The page, and the paper's sentences."""
         prepared = self.prepare(work, rows) if self.prepare else cast("Prepared", rows)
         page = self.draw(prepared, work.options)
-        return page, () if self.claims is None else self.claims(prepared, work.options)
+        return page, () if self.claims is None else without_refutations(
+            self.claims(prepared, work.options), work.options
+        )
 
 
 comparison_page, picture_page = ComparisonPage, PicturePage
@@ -143,6 +149,11 @@ def _summary(first: Sequence[Any], notes: "Notes") -> "Group":
     return Group(*(line(part) if isinstance(part, str) else part for part in first if part), *lacking, *claims)
 
 
+def without_refutations(claims: "Sequence[Claim]", options: Options) -> "Sequence[Claim]":
+    """Runs that ``--steps`` has cut short may show what a paper says; they cannot show the contrary."""
+    return claims if options.steps is None else [replace(claim, holds=claim.holds or None) for claim in claims]
+
+
 @dataclass(frozen=True)
 class Departure:
     """What our runs have in place of what the published ones have: values of ``name``, as text."""
@@ -165,7 +176,10 @@ class Departure:
 
 
 def _either(values: Sequence[str]) -> str:
-    """2, 10 or 100"""
+    """2, 10 or 100; of more than three numbers the smallest and the largest: 1,500 to 30,000"""
+    if len(values) > 3 and all(value.replace(",", "").isdigit() for value in values):
+        low, *_, high = sorted(values, key=lambda value: int(value.replace(",", "")))
+        return f"{low} to {high}"
     return " or ".join([*filter(None, [", ".join(values[:-1])]), values[-1]])
 
 

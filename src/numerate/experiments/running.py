@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from numerate.cluster import How, open_engine, train_on
+from numerate.data import files
 from numerate.devices import kind_of, listed_devices
 from numerate.experiments.catalogue import select
 from numerate.experiments.experiment import SIZES, Experiment, Options, ReportResult, Work
@@ -67,6 +68,7 @@ def run_work(
         engine = open_engine(on, device, threads, workers, Path(out) / "jobs")
         given = {"experiment": work.experiment.id, "progress": progress, "seconds": seconds}
         if engine is None:
+            _check_data(work, store)
             (place,) = listed_devices(device)
             train(work.trainings, store, **given, backend=backend, device=place, threads=threads)
         else:
@@ -74,6 +76,19 @@ def run_work(
                 how = How(backend, kind_of(device).name, threads or 1)
                 train_on(engine, work.trainings, store, **given, how=how)
         return _write_report(work, store, out)
+
+
+def _check_data(work: Work, store: Store) -> None:
+    """Read the data sets of missing runs, where not all have the same: their own runs may come hours later.
+
+    Raises DataError if a file is missing or damaged.
+    """
+    missing = {tuple(key) for key in store.missing(work.keys)}
+    wanted = [t.task for t, keys in zip(work.trainings, work.run_keys) if any(tuple(key) in missing for key in keys)]
+    found = {getattr(task, "data_set", None) for task in wanted}
+    if len(found) > 1:
+        for dataset in sorted((each for each in found if each), key=lambda each: each.name):
+            files.check(dataset)
 
 
 def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> ReportResult:

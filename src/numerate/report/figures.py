@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil, inf
@@ -40,6 +41,8 @@ KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real
 
 LONGEST_LABEL = 60
 """Characters of a label in a picture."""
+LONGEST_SIDE = 26
+"""Characters along a vertical axis in one line."""
 MOST_IN_A_LINE = 5
 """Ranges along a map that fit without a break."""
 
@@ -71,6 +74,7 @@ STYLE: Any = {
     "ytick.color": INK,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
+    "xtick.minor.size": 0,
     "ytick.minor.size": 0,
     "legend.frameon": False,
     "figure.facecolor": PAPER,
@@ -111,6 +115,11 @@ def short(label: str) -> str:
     return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
 
 
+def wrapped(title: str) -> str:
+    """The title of a vertical axis, in as many lines as its height needs."""
+    return "\n".join(textwrap.wrap(title, LONGEST_SIDE))
+
+
 def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Series -> (colour, marker): the same for a known unit in every picture, what is left for the others."""
     places = {name: i for i, name in enumerate(KNOWN)}
@@ -141,7 +150,7 @@ def plot_metric(ax: Axes, comparison: Comparison, panel: str, metric: Metric) ->
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_xticks(range(len(xs)), [short(x_name(x)) for x in xs])
     _y_axis(ax, comparison, panel, metric)
-    if not any(e and e.value is not None for c in cells for e in (c.comparable(metric.name), c.published(metric.name))):
+    if not _has_values(comparison, [panel], metric):
         ax.set_yticks([])
         ax.text(0.5, 0.5, "no value", ha="center", va="center", color=FAINT, transform=ax.transAxes)
     return ax
@@ -177,7 +186,7 @@ def _drawable(value: float, metric: Metric) -> float:
 
 
 def _y_axis(ax: Axes, comparison: Comparison, panel: str, metric: Metric) -> None:
-    ax.set_ylabel(metric.title)
+    ax.set_ylabel(wrapped(metric.title))
     if metric.limits:
         margin = 0.04 * (metric.limits[1] - metric.limits[0])
         ax.set_ylim(metric.limits[0] - margin, metric.limits[1] + margin)
@@ -214,7 +223,8 @@ def _extent(cells: Sequence[Cell], metric: Metric) -> tuple[float, float]:
 def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figure:
     """One column per panel (operation), one row per measure, against x."""
     panels = comparison.panels if panels is None else tuple(panels)
-    metrics = comparison.metrics
+    metrics = [metric for metric in comparison.metrics if _has_values(comparison, panels, metric)]
+    metrics = metrics or [comparison.lead]
     shown = [name for name in comparison.series if any(comparison.of(panel, name) for panel in panels)]
     handles = _handles(comparison, shown, any(cell.theirs for cell in comparison.cells if cell.panel in panels))
     with style():
@@ -234,6 +244,12 @@ def figure(comparison: Comparison, panels: Sequence[str] | None = None) -> Figur
         fig.legend(handles=handles, loc="upper right", ncols=ncols, columnspacing=1.3, handletextpad=0.35)
         lay_out(fig, rect=(0, 0, 1, 1 - 0.2 * lines / fig.get_figheight()), h_pad=0.9)
     return fig
+
+
+def _has_values(comparison: Comparison, panels: Sequence[str], metric: Metric) -> bool:
+    """Whether anything of a measure would be drawn."""
+    cells = [cell for panel in panels for cell in comparison.of(panel)]
+    return any(e and e.value is not None for c in cells for e in (c.comparable(metric.name), c.published(metric.name)))
 
 
 def _handles(comparison: Comparison, shown: Sequence[str], published: bool) -> list[Line2D]:

@@ -1,5 +1,6 @@
 """One self-contained HTML page: pictures, table with verdicts, settings, environment, known reasons for differences."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,24 @@ class Claim:
     @property
     def word(self) -> str:
         return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+
+    @property
+    def said(self) -> str:
+        """The sentence without our test."""
+        return self._parts[0]
+
+    @property
+    def test(self) -> str:
+        """By what it is decided, where the text says so in brackets at its end."""
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        found = re.fullmatch(r"(.*?),? ?([(;]) ?our test: (.*)\)(\.?)", self.text, re.DOTALL)
+        if found is None:
+            return self.text, ""
+        said, opened, test, dot = found.groups()
+        return f"{said}{')' if opened == ';' else ''}{dot}", test
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,9 @@ def thousands_tick(value: float) -> str:
 
 
 def power(value: float) -> str:
-    """Whole powers of ten as 10⁻⁵, other numbers in full."""
+    """Whole powers of ten as 10⁻⁵, other numbers and those from 0.01 to 1000 in full."""
     mantissa, exponent = f"{value:.1e}".split("e")
-    if mantissa == "1.0" and not 0.01 <= value <= 10:
+    if mantissa == "1.0" and not 0.01 <= value <= 1000:
         return f"10{str(int(exponent)).translate(SUPERSCRIPT)}"
     return f"{value:g}" if value >= 0.01 else scientific(value)
 

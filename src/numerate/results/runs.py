@@ -25,14 +25,20 @@ _ONE = "config_hash = ? AND seed = ?"
 
 @dataclass(frozen=True)
 class Added:
-    """What became of rows handed to a store: new ones, ones already there, and ones that contradict what is there."""
+    """What became of rows handed to a store: new ones, ones already there, and ones that contradict what is there.
+
+    ``unfinished``: runs whose state was taken, to be continued.
+    """
 
     new: int = 0
     same: int = 0
     conflicts: tuple[Key, ...] = ()
+    unfinished: int = 0
 
     def __str__(self) -> str:
         text = f"{self.new} new, {self.same} already there"
+        if self.unfinished:
+            text += f", {self.unfinished} unfinished to be continued"
         return text + (f", {len(self.conflicts)} contradict stored runs and were left out" if self.conflicts else "")
 
 

@@ -36,13 +36,18 @@ class Shard:
     format: str = _FORMAT
 
 
+def check_size(size: int) -> None:
+    """Raises StoreError if a shard of ``size`` bytes would hold nothing."""
+    if size <= HEADER:
+        raise StoreError(f"a shard of {size} bytes holds nothing; give it more than {HEADER}")
+
+
 def cut(path: Path, size: int = 15 * MIB, most: int = 8) -> list[Path]:
     """Replace a file by shards ``path.1of3`` and so on, of at most ``size`` bytes each.
 
     Raises StoreError, and leaves the file as it is, if there would be more than ``most``.
     """
-    if size <= HEADER:
-        raise StoreError(f"a shard of {size} bytes holds nothing; give it more than {HEADER}")
+    check_size(size)
     length, piece = path.stat().st_size, size - HEADER
     count = max(1, -(-length // piece))
     if count > most:

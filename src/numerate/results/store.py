@@ -192,7 +192,7 @@ class Store:
         with Store(path) as other:
             added = other._take(self, experiment, lenient=True, weights=weights)
             if unfinished:
-                other._take_unfinished(self, experiment)
+                added = replace(added, unfinished=other._take_unfinished(self, experiment))
             other._file.to_single_file()
         return added
 
@@ -202,11 +202,9 @@ class Store:
         The state of a partly trained group is taken if it is further on than what is here. All of it or, where the
         other file is damaged or cannot be read, nothing.
         """
-        with Store(path, readonly=True) as other:
-            with self.transaction():
-                added = self._take(other)
-                self._take_unfinished(other)
-            return added
+        with Store(path, readonly=True) as other, self.transaction():
+            added = self._take(other)
+            return replace(added, unfinished=self._take_unfinished(other))
 
     def _take(
         self, other: "Store", experiment: str | None = None, *, lenient: bool = False, weights: bool = True
@@ -224,11 +222,13 @@ class Store:
         states = filter(None, map(self.load_checkpoint, self.checkpoints()))
         return {state.meta["experiment"] for state in states if "experiment" in state.meta}
 
-    def _take_unfinished(self, other: "Store", experiment: str | None = None) -> None:
+    def _take_unfinished(self, other: "Store", experiment: str | None = None) -> int:
         """The state of groups whose runs are not all here, where it is further on; of all experiments, or of one.
 
+        Returns the number of these runs.
         A state that does not say its experiment was saved by an earlier version, and is taken.
         """
+        taken = 0
         for name in other.checkpoints():
             theirs, ours = other.load_checkpoint(name), self.load_checkpoint(name)
             if theirs and experiment is not None and theirs.meta.get("experiment", experiment) != experiment:
@@ -238,3 +238,5 @@ class Store:
             if (keys := theirs.meta.get("keys")) and not self.missing(Key(*key) for key in keys):
                 continue
             self.checkpoint(name, theirs.arrays, theirs.meta)
+            taken += len(keys or ())
+        return taken

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from numerate.checks import positive
-from numerate.data import ptb
+from numerate.data import DataSet, ptb
 from numerate.tasks.batches import Batch, Data, HeldOut
 from numerate.tasks.online import masked_mean, one_hot, step_losses, sum_and_count
 
@@ -65,6 +65,10 @@ class Characters:
     def _steps(self, part: str) -> int:
         """Characters of a column."""
         return ptb.CHARACTERS[part] // self.batch_size
+
+    @property
+    def data_set(self) -> DataSet:
+        return ptb.PTB
 
     def data(self) -> Data:
         """Each part as columns (steps, B) of bytes; the held-out ones filled up with 255 to whole batches."""

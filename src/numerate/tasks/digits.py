@@ -61,6 +61,8 @@ class DigitSequences:
         object.__setattr__(self, "test_lengths", tuple(self.test_lengths))
         if not self.test_lengths or any(length < 1 for length in self.test_lengths):
             raise ValueError(f"test_lengths must be whole numbers of at least 1, got {self.test_lengths!r}")
+        if self.length * self.batch_size > (count := self._count("train")):
+            raise ValueError(f"{count:,} training images make no {self.batch_size:,} sequences of {self.length:,}")
 
     @property
     def inputs(self) -> int:

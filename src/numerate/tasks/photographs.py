@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from numerate.data import cifar10
+from numerate.data import DataSet, cifar10
 from numerate.tasks.batches import Batch, Data
 from numerate.tasks.pixels import PERMUTATIONS, Permutation, PermutedPixels, pooled
 
@@ -38,6 +38,10 @@ class SequentialPhotographs(PermutedPixels):
         images, test = (10_000, 2_000) if cifar10.is_subset() else (50_000, 10_000)
         most = self.held_out or images
         return images * 9 // 10, min(images // 10, most), min(test, most)
+
+    @property
+    def data_set(self) -> DataSet:
+        return cifar10.SUBSET if cifar10.is_subset() else cifar10.CIFAR10
 
     def data(self) -> Data:
         images = cifar10.load()

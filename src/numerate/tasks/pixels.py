@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.checks import one_of, positive
-from numerate.data import mnist
+from numerate.data import DataSet, mnist
 from numerate.streams import Domain, words
 from numerate.tasks.batches import Batch, Data, HeldOut
 from numerate.tasks.online import sum_and_count
@@ -88,6 +88,8 @@ class PermutedPixels:
         positive("pool", self.pool)
         if self.held_out is not None:
             positive("held_out", self.held_out)
+        if not self.epoch:
+            raise ValueError(f"{self._sizes()[0]:,} training images do not fill a batch of {self.batch_size:,}")
 
     @property
     def inputs(self) -> int:
@@ -115,6 +117,10 @@ class PermutedPixels:
         train = images * 5 // 6
         most = self.held_out or images
         return train, min(images - train, most), min(test, most)
+
+    @property
+    def data_set(self) -> DataSet:
+        return mnist.MNIST
 
     def data(self) -> Data:
         images = mnist.load()

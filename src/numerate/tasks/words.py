@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from numerate.checks import one_of, positive
-from numerate.data import folder, ptb, wikitext2
+from numerate.data import SETS, DataSet, folder, ptb, wikitext2
 from numerate.data.text import Text
 from numerate.tasks.batches import Batch, Data, HeldOut
 from numerate.tasks.online import masked_mean, step_losses, sum_and_count
@@ -138,6 +138,10 @@ class Words:
         if not (count := len(self.data()["train_x"])):
             raise ValueError(f"the text does not fill a batch of {self.length:,} steps in {self.batch_size:,} columns")
         return count
+
+    @property
+    def data_set(self) -> DataSet:
+        return SETS[self.text]
 
     def data(self) -> Data:
         return dict(_batches(self.text, self.batch_size, self.length, self.articles, folder()))

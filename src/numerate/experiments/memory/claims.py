@@ -22,7 +22,7 @@ def both(rows: Sequence[Row], options: Options) -> list[Claim]:
     """Those of NRU (2019), of the UR gates (2020), and of the linear recurrences since."""
     if options.size == "smoke":
         return []
-    found, long = cells(rows), options.size == "paper"  # short tasks say nothing of long memory
+    found, long = cells(rows), options.as_published  # short tasks say nothing of long memory
     return [
         *(tracking(found, task) for task in tasks_of_tracking(found)),
         invariant_fail(found, long),

@@ -64,7 +64,7 @@ def costs() -> tuple[Cost, ...]:
 
 
 def cost_pictures(measured: Sequence[Cost] | None = None) -> list[Picture]:
-    """Time and memory of a step by length, a column for each machine; nothing if nothing was measured."""
+    """Time of a step by length, a column for each machine, and memory below; nothing if nothing was measured."""
     from matplotlib.figure import Figure
 
     measured = costs() if measured is None else measured
@@ -72,18 +72,20 @@ def cost_pictures(measured: Sequence[Cost] | None = None) -> list[Picture]:
     if not machines:
         return []
     with style():
-        fig = Figure(figsize=(4.6 * (len(machines) + 1), 5.0))
-        axes = fig.subplots(1, len(machines) + 1, squeeze=False)[0]
-        for ax, machine in zip(axes, machines):
+        fig = Figure(figsize=(4.8 * len(machines), 7.6))
+        grid = fig.add_gridspec(2, len(machines), height_ratios=(2, 1))
+        for column, machine in enumerate(machines):
+            ax = fig.add_subplot(grid[0, column])
             own = [cost for cost in measured if cost.machine == machine]
             _plot(ax, {unit: [(c.length, c.microseconds) for c in own if c.unit == unit] for unit in UNITS})
             ax.set(title=f"{machine}, batch {own[0].batch}", ylabel="µs a step, forward and backward")
-        _plot_memory(axes[-1], [cost for cost in measured if cost.machine == machines[-1]])
-        lay_out(fig, rect=(0, 0.07, 1, 1), w_pad=2.0)
+        _plot_memory(fig.add_subplot(grid[1, :]), [cost for cost in measured if cost.machine == machines[-1]])
+        lay_out(fig, rect=(0, 0.05, 1, 1), w_pad=2.0, h_pad=2.0)
         keys = [Line2D([], [], color=colour, label=name) for name, (colour, _) in FAMILIES.items()]
         fig.legend(handles=keys, loc="lower center", ncols=len(keys))
     caption = (
-        "What a step costs as sequences grow, at 24,000 parameters: its time, and what is kept for the backward pass. "
+        "What a step costs as sequences grow, at 24,000 parameters: its time, and what is kept for the backward pass, "
+        "which grows in proportion to the length. "
         "A unit whose time a step falls as sequences grow leaves the machine idle on short ones. Measured by "
         "python -m benchmarks.memory."
     )
@@ -109,21 +111,20 @@ def _plot(ax: Axes, series: Mapping[str, list[tuple[int, float]]]) -> None:
     ax.set_xlabel("steps of a sequence")
     low, high = np.log(ax.get_ylim())
     names = sorted(ends, key=lambda unit: ends[unit])
-    places = _apart(np.log([ends[name] for name in names]), (high - low) / 32)
+    places = _apart(np.log([ends[name] for name in names]), (high - low) / 29)
     ax.set_ylim(*np.exp([min(low, places[0] - 0.02 * (high - low)), max(high, places[-1] + 0.02 * (high - low))]))
     for name, place in zip(names, np.exp(places)):
-        ax.text(lengths[-1] * 1.25, place, short(name), color=_colour(name), fontsize=6.5, va="center")
+        ax.text(lengths[-1] * 1.25, place, short(name), color=_colour(name), fontsize=7.5, va="center")
 
 
 def _plot_memory(ax: Axes, measured: Sequence[Cost]) -> None:
     """What a step of a long sequence keeps, a bar for each unit."""
     longest = max(cost.length for cost in measured)
     own = sorted((cost for cost in measured if cost.length == longest), key=lambda cost: cost.kilobytes)
-    ax.barh([short(c.unit) for c in own], [c.kilobytes for c in own], color=[_colour(c.unit) for c in own], height=0.7)
-    ax.tick_params("y", labelsize=6.5, length=0)
-    ax.margins(y=0.01)
-    ax.grid(False, axis="y")
-    ax.set(title="memory for the backward pass", xlabel="KiB a step and sequence")
+    ax.bar([short(c.unit) for c in own], [c.kilobytes for c in own], color=[_colour(c.unit) for c in own], width=0.7)
+    ax.tick_params("x", labelrotation=60, labelsize=8)
+    ax.margins(x=0.01)
+    ax.set(title="memory for the backward pass", ylabel="KiB a step and sequence")
 
 
 def _apart(places: Array, least: float) -> Array:

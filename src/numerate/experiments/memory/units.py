@@ -115,8 +115,12 @@ PROBED = (8, 24, 64)
 
 
 def own_layer(inputs: int, *, unit: Callable[[int, int], Any], hidden_size: int) -> Recurrent:
-    """A user's own layer, or the layer of their own cell. Raises ValueError if it is neither."""
-    made = unit(inputs, hidden_size)
+    """A user's own layer, or the layer of their own cell. Raises ValueError if it is neither, or cannot be made."""
+    try:
+        made = unit(inputs, hidden_size)
+    except Exception as error:
+        name = getattr(unit, "__name__", unit)
+        raise ValueError(f"cannot make {name} of (inputs, hidden size) = ({inputs}, {hidden_size}): {error}") from error
     if isinstance(made, Cell):
         made = Recurrent(made)
     if not isinstance(made, Recurrent):
@@ -135,21 +139,30 @@ def size(model: torch.nn.Module) -> int:
 def equal_size(layer: Layer, inputs: int, outputs: int, budget: Budget = FULL) -> int:
     """The hidden size at which a model has as near to the budget's parameters as it can."""
     wanted = budget.parameters
-    with torch.random.fork_rng(devices=[]):  # what is drawn here is not used
 
-        @cache
-        def count(hidden: int) -> int:
-            sized = partial(layer, hidden_size=hidden)
-            return size(sequence_model(inputs, outputs, layer=sized, hidden=budget.readout))
+    @cache
+    def count(hidden: int) -> int:
+        sized = partial(layer, hidden_size=hidden)
+        return _shaped_size(partial(sequence_model, inputs, outputs, layer=sized, hidden=budget.readout))
 
-        square, slope, constant = np.polyfit(PROBED, [count(hidden) for hidden in PROBED], 2)  # exact for most
-        guess = max(np.roots([square, slope, constant - wanted]).real) if square > 1e-6 else (wanted - constant) / slope
-        hidden = max(2, round(guess))
-        while count(hidden) < wanted:
-            hidden += 1
-        while hidden > 2 and count(hidden - 1) >= wanted:
-            hidden -= 1
-        return min((hidden - 1, hidden), key=lambda one: abs(count(one) - wanted))
+    square, slope, constant = np.polyfit(PROBED, [count(hidden) for hidden in PROBED], 2)  # exact for most
+    guess = max(np.roots([square, slope, constant - wanted]).real) if square > 1e-6 else (wanted - constant) / slope
+    hidden = max(2, round(guess))
+    while count(hidden) < wanted:
+        hidden += 1
+    while hidden > 2 and count(hidden - 1) >= wanted:
+        hidden -= 1
+    return min((hidden - 1, hidden), key=lambda one: abs(count(one) - wanted))
+
+
+def _shaped_size(make: Callable[[], torch.nn.Module]) -> int:
+    """:func:`size` of what ``make`` makes, without initial weights where it can do without: those of S5 take long."""
+    try:
+        with torch.device("meta"):
+            return size(make())
+    except Exception:  # a cell of the user's own may compute with its weights
+        with torch.random.fork_rng(devices=[]):  # what is drawn here is not used
+            return size(make())
 
 
 @cache

@@ -186,7 +186,8 @@ def picture(rows: Sequence[Row]) -> Picture:
         axes[0].set_ylabel("right digits of test answers, %")
         legend(fig, curves(rows, quantity(ranges[0])), names, first="NALU")
     runs = max(map(len, grouped(rows, "unit").values()))
-    caption = f"Digits of the rounded answer that match: mean over {runs} runs and, as bands, two standard deviations."
+    over = f"mean over {runs} runs and, as bands, two standard deviations" if runs > 1 else "one run each"
+    caption = f"Digits of the rounded answer that match: {over}."
     return Picture("digits", fig, caption)
 
 
@@ -196,7 +197,9 @@ def table(rows: Sequence[Row]) -> TextTable:
     lines = []
     for unit, some in grouped(rows, "unit").items():
         ends = {digits: last(some, digits) for digits in ranges}
-        cells = [f"{100 * e.mean():.1f} ± {200 * e.std(ddof=1) if len(e) > 1 else 0:.1f}" for e in ends.values()]
+        cells = [
+            f"{100 * e.mean():.1f}" + (f" ± {200 * e.std(ddof=1):.1f}" if len(e) > 1 else "") for e in ends.values()
+        ]
         right = int((ends[ranges[-1]] > SOLVED).sum())
         parameters = f"{int(some[0].scores['parameters']):,}" if "parameters" in some[0].scores else "–"
         lines.append([unit, str(len(some)), parameters, *cells, f"{right} of {len(some)}"])

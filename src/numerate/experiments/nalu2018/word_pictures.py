@@ -29,12 +29,14 @@ def errors_along(rows: Sequence[Row], order: Sequence[str]) -> Picture:
     """The mean absolute error along training, on the training set and on the test set."""
     rows = [replace(row, labels={**row.labels, "unit": short(row.labels["unit"])}) for row in rows]
     names = list(dict.fromkeys([*map(short, order), *(row.labels["unit"] for row in rows)]))
+    drawn = np.concatenate([group.values[np.isfinite(group.values)] for c in CURVES for group in curves(rows, c)])
+    lowest = max(1e-3, min(10.0, 0.5 * float(drawn[drawn > 0].min(initial=10.0))))
     with style():
         fig, axes = panels(2, 3.9, 3.4)
         for ax, (curve, title) in zip(axes, CURVES.items()):
             plot_curves(ax, curves(rows, curve), order=names, baseline=250.0, baseline_name="a constant: 250")
             ax.set_yscale("log")
-            ax.set_ylim(1e-3, 1e3)
+            ax.set_ylim(lowest, 1e3)
             name_decades(ax.yaxis)
             ax.set_title(title)
         axes[0].set_ylabel("mean absolute error")

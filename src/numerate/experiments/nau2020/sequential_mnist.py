@@ -10,7 +10,7 @@ from numerate import published
 from numerate.experiments import digit_pictures
 from numerate.experiments.digit_reader import with_lengths
 from numerate.experiments.experiment import Experiment, Options, Work
-from numerate.experiments.nau2020.digit_claims import claims
+from numerate.experiments.nau2020.digit_claims import FIRST, claims
 from numerate.experiments.nau2020.digit_models import digit_network, r_z_of_product, r_z_of_sum
 from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
 from numerate.experiments.one_unit import natu_recipe
@@ -64,6 +64,8 @@ CONSTANT = {
 """Squared error of telling the mean of uniform digits at every step of a sequence of the training length."""
 
 SPARSE = Penalty(penalty, Ramp(10.0, 10_000, 100_000))
+ABLATED = ("NAU", "NMU", "NAC•,NMU")
+"""Cells that Figures 14 and 15 show without R_z."""
 R_Z = {"product": Penalty(r_z_of_product, Constant(1.0)), "sum": Penalty(r_z_of_sum, Constant(1.0))}
 
 
@@ -126,6 +128,18 @@ def recipes(figure: Figure) -> dict[str, Recipe]:
     }
 
 
+def with_r_z(figure: Figure) -> dict[str, Recipe]:
+    """In a figure without R_z: those that have it in the other one, whose runs these are."""
+    if figure.regularised:
+        return {}
+    return {f"{name},Rz": recipe for name, recipe in recipes(other(figure)).items() if name in ABLATED}
+
+
+def other(figure: Figure) -> Figure:
+    """The same with R_z, or without."""
+    return next(f for f in FIGURES if f.operation == figure.operation and f.regularised != figure.regularised)
+
+
 def later(figure: Figure) -> dict[str, Recipe]:
     """Units that came after the paper, trained if they are asked for; NMRU without R_z, which knows no reciprocals.
 
@@ -174,8 +188,9 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
         given = task(figure, options.size)
         steps, every = duration(given, options)
         exact = Recipe(partial(digit_network, cell=figure.operation))
-        known = recipes(figure)
-        default = ["NAU" if figure.operation == "sum" else "NMU"] if options.size == "smoke" else list(known)
+        known = recipes(figure) | with_r_z(figure)
+        unit = FIRST[figure.operation]
+        default = [name for name in (unit, f"{unit},Rz") if name in known] if options.size == "smoke" else list(known)
         chosen = choose_recipes(options.units, known | later(figure), default=default, placed=placed(figure))
         return [
             recipe.network_training(
@@ -281,18 +296,16 @@ def measure(rows: Sequence[Row]) -> Measured:
 
 def compare(figure: Figure, rows: Sequence[Row], options: Options) -> Comparison:
     number = figure.id.removeprefix("figure")
-    theirs = published.cells(paper="nau2020", table=[f"figure {number}"]) if number != "15" else []
-    theirs = [cell for cell in theirs if cell.metric == "success_rate"]
     return comparison(
         at_each_length(rows),
-        theirs,
+        _published(figure),
         title=f"Neural Arithmetic Units, Figure {number}",
         layout=Layout(
             panel="task",
             x="length",
             panel_titles={"product": "Product", "sum": "Sum"},
             x_title="Sequence length",
-            order=(*recipes(figure), *later(figure)),
+            order=(*recipes(figure), *with_r_z(figure), *later(figure)),
             match=partial(_place, figure),
             joined=True,
         ),
@@ -300,6 +313,20 @@ def compare(figure: Figure, rows: Sequence[Row], options: Options) -> Comparison
         measure=measure,
         metrics=(SUCCESS, SUCCESS_OF_ALL, SPARSITY),
     )
+
+
+def _published(figure: Figure) -> list[Published]:
+    """Success rates in print; those with R_z from the figure that has it."""
+    found: list[Published] = []
+    for shown in (figure, *([] if figure.regularised else [other(figure)])):
+        if shown.id == "figure15":  # is drawn without numbers that could be read off
+            continue
+        cells = published.cells(paper="nau2020", table=[f"figure {shown.id.removeprefix('figure')}"])
+        cells = [cell for cell in cells if cell.metric == "success_rate"]
+        if shown is not figure:
+            cells = [replace(cell, model=f"{cell.model},Rz") for cell in cells if cell.model in ABLATED]
+        found += cells
+    return found
 
 
 def _place(figure: Figure, cell: Published) -> tuple[str, str, object]:
@@ -328,7 +355,7 @@ def experiment(figure: Figure) -> Experiment:
         about=about("nau2020", f"digits-{figure.operation}"),
         reasons=reasons("nau2020", "digits", *([] if figure.regularised else ["digits-without"])),
         quick_reasons=reasons("nau2020", "digits-quick"),
-        units=(*recipes(figure), *later(figure)),
+        units=(*recipes(figure), *with_r_z(figure), *later(figure)),
         own="the cell, on a number read from an image and its own last output",
     )
 

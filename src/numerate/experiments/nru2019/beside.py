@@ -114,7 +114,7 @@ def order_claim(column: Column, rows: Sequence[Row]) -> Claim:
         return Claim(sentence, "fewer than two units were run.")
     agreement = rank_agreement([found[name] for name in names], [theirs[name] for name in names])
     tau = "" if agreement.tau is None else f", τ = {agreement.tau:.2f}"
-    holds = {"same order": True, "other order": False, "no clear order": False}.get(agreement.word)
+    holds = {"same order": True, "other order": False}.get(agreement.word)
     return Claim(sentence, f"{agreement.word}{tau}, {len(names)} units.", holds)
 
 

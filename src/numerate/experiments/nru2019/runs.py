@@ -216,7 +216,7 @@ def overview_picture(rows: Sequence[Row]) -> Picture:
         "overview",
         fig,
         "Bold: the update at which the median run is solved, darker if sooner. Otherwise the share of the loss of "
-        "guessing that is left at the end of training.",
+        "guessing that is left at the end of training. A dash: not run.",
     )
 
 

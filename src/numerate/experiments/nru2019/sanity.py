@@ -99,8 +99,9 @@ def stability_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
     parts = grouped(rows, "part")
     random = parts.get("random labels", [])
     diverged = sum(row.status == "diverged" for row in random)
-    enough = options.size == "paper" or bool(diverged)
-    ours = f"{diverged} of {len(random)} runs diverged in {UPDATES[options.size]:,} updates."
+    enough = options.as_published or bool(diverged)
+    updates = max((int(row.config["steps"]) for row in random), default=0)
+    ours = f"{diverged} of {len(random)} runs diverged in {updates:,} updates."
     claims = [Claim("With random labels training did not diverge.", ours, not diverged if enough else None)]
     groups = grouped(parts.get("memory", []), "unit")
     if SMALL not in groups or LARGE not in groups:

@@ -23,6 +23,7 @@ PATHS = {"smoke": (1,), "quick": (1, 3, 10), "paper": tuple(range(1, 11))}
 STEPS = {"smoke": 500, "quick": 5_000, "paper": 50_000}
 SCALES = {"integers": 1.0, "reals": 10.0}
 """λ: the smaller the differences that matter, the larger."""
+KINDS = {"integers": "Whole numbers", "reals": "Real numbers"}
 FAR = {"integers": 1e6, "reals": 1e3}
 """Size of the numbers in the test, in place of 9; beyond, λ times a rounding error of float32 is a difference."""
 EQUALITIES = ("=", "≠")
@@ -74,7 +75,7 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
             x="symbol",
             xs=list(COMPARISONS),
             order=[*map(named, PATHS["paper"]), "MLP"],
-            panel_titles={"integers": "Whole numbers", "reals": "Real numbers"},
+            panel_titles=KINDS,
             x_title="Comparison",
         ),
         measure=accuracies,
@@ -93,8 +94,13 @@ def claims(compared: Comparison) -> list[Claim]:
         return sum(m.solved or 0 for m in cells), sum(m.n for m in cells)
 
     def listed(name: str) -> str:
-        cells = [c for c in compared.cells if c.series == name]
-        return ", ".join(f"{c.x} {percent((c.measured.solved or 0) / c.measured.n)}" for c in cells)
+        parts = []
+        for kind, title in KINDS.items():
+            cells = [c for c in compared.of(kind, name) if c.measured.n]
+            shares = {c.x: (c.measured.solved or 0) / c.measured.n for c in cells}
+            each = ", ".join(f"{x} {percent(share)}" for x, share in shares.items())
+            parts.append(f"{title.lower()}: {'all' if min(shares.values()) == 1 else each}")
+        return "; ".join(parts)
 
     orders = tuple(symbol for symbol in COMPARISONS if symbol not in EQUALITIES)
     least = min(
@@ -111,8 +117,8 @@ def claims(compared: Comparison) -> list[Claim]:
     return [
         Claim(
             "The NSR can learn the comparison functions with both input types and can extrapolate well.",
-            f"solved with ten paths, whole numbers, then reals: {listed(named(10))}; the hardest comparison is solved "
-            f"in {percent(least)} of the runs of its best redundancy.",
+            f"runs solved with ten paths, {listed(named(10))}; the hardest comparison is solved in {percent(least)} "
+            "of the runs of its best redundancy.",
             least >= 0.9,
         ),
         Claim(

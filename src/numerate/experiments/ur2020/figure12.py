@@ -90,7 +90,7 @@ def draw(started: Started, options: Options) -> Page:
         [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{started.shortest[unit]:,.1f}", f"{started.left[unit]:.1%}"]
         for unit, of in found.items()
     ]
-    header = ["gate", "shortest timescale before", "after", "loss left"]
+    header = ["gate", "shortest timescale before", "after", "test error, of guessing"]
     return Page(
         "UR gates, Figure 12: forgetting after an extremal start",
         pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],

@@ -12,7 +12,7 @@ from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
 from numerate.recurrent import refine
 from numerate.report import Claim, Page, Picture, TextTable
-from numerate.report.figures import COLOURS, FAINT, lay_out, name_decades, style
+from numerate.report.figures import COLOURS, FAINT, PAPER, lay_out, name_decades, style
 from numerate.report.text import scientific
 from numerate.results import Row
 
@@ -52,7 +52,14 @@ def effective_picture(ax: Axes) -> None:
     ax.fill_between(f, f**2, 1 - (1 - f) ** 2, color=BLUE, alpha=0.14, lw=0)
     for r in (0, 0.25, 0.5, 0.75, 1):
         ax.plot(f, refine(torch.from_numpy(f), torch.tensor(r)).numpy(), color=BLUE, lw=1.9 if r in (0, 1) else 0.8)
-        ax.annotate(f"r = {r:g}", (0.62, float(refine(torch.tensor(0.62), torch.tensor(r)))), fontsize=7.5, color=FAINT)
+        ax.annotate(
+            f"r = {r:g}",
+            (0.62, float(refine(torch.tensor(0.62), torch.tensor(r)))),
+            fontsize=7.5,
+            color=FAINT,
+            bbox={"fc": PAPER, "ec": "none", "pad": 0.8, "alpha": 0.85},
+            va="center",
+        )
     ax.set(xlabel="forget gate f", ylabel="effective gate g", title="What is reached", xlim=(0, 1), ylim=(0, 1))
     ax.set_aspect("equal")
 

@@ -20,6 +20,8 @@ from numerate.results import Row
 from numerate.train import NetworkTraining
 
 BINS = 40
+TALL = 3
+"""Outlines more than so many times as high as what is filled are cut."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def picture(found: Mapping[str, Forgetting], rows: Sequence[Row], low: float = 0
         "forget",
         fig,
         "How many units have which forget activation, the mean over a test batch and all steps: outlined before "
-        "training, filled after it.",
+        f"training, filled after it. An outline more than {TALL} times as high as what is filled is cut.",
     )
 
 
@@ -92,5 +94,5 @@ def histogram(ax: Axes, of: Forgetting, colour: str, low: float) -> None:
     ax.stairs(before, edges, color=FAINT, lw=1.1, label="before")
     ax.stairs(after, edges, color=colour, fill=True, alpha=0.55, label="after")
     ax.set_xlim(low, 1)
-    highest = max(after.max(), np.sort(before)[-2] if (before > 0).sum() > 1 else after.max())
+    highest = max(after.max(), min(before.max(), TALL * after.max()))
     ax.set_ylim(0, 1.15 * highest)

@@ -239,7 +239,7 @@ def _in_order(task: str, ours: Mapping[str, float]) -> Claim:
         return Claim(sentence, "fewer than four gates were run.")
     agreement = rank_agreement([ours[name] for name in names], [theirs[name] for name in names])
     tau = "" if agreement.tau is None else f", τ = {agreement.tau:.2f}"
-    holds = {"same order": True, "other order": False, "no clear order": False}.get(agreement.word)
+    holds = {"same order": True, "other order": False}.get(agreement.word)
     return Claim(sentence, f"{agreement.word}{tau}, {len(names)} gates.", holds)
 
 

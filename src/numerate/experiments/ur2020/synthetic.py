@@ -123,7 +123,7 @@ def figure5_claims(gates: Gates, options: Options) -> list[Claim]:
     have = [beyond[unit] > 0 for unit in found if solved[unit]]
     numbers = ", ".join(f"{unit} {'' if solved[unit] else 'not '}solved, {beyond[unit]:.0%}" for unit in found)
     chrono = {unit: float(np.median(of.before)) for unit, of in found.items()}
-    paper = options.size == "paper"
+    paper = options.as_published
     return [
         Claim(
             "Extremal gate activations are necessary to solve the task (our test: every solved run has units whose "

@@ -16,6 +16,7 @@ from numerate.recurrent import GATES, chrono_, cumax, uniform_gate_
 from numerate.recurrent.gates import Gate
 from numerate.report import Claim, Page, Picture, TextTable
 from numerate.report.figures import COLOURS, MARKERS, PAPER, lay_out, name_decades, style
+from numerate.report.text import number
 from numerate.results import Row
 
 UNITS = {"smoke": 200, "quick": 10_000, "paper": 100_000}
@@ -127,7 +128,7 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
     lines = []
     for start in STARTS:
         found = timescales(start, count)
-        quarters = [f"{q:,.4g}" for q in np.quantile(found, (0.25, 0.5, 0.75, 0.99))]
+        quarters = [number(float(q)) for q in np.quantile(found, (0.25, 0.5, 0.75, 0.99))]
         lines.append([start.name, start.printed, *quarters, f"{distance(start, found):.4f}"])
     header = ["initialisation", "printed law of D", "quarter", "half", "three quarters", "99 %", "largest distance"]
     return Page(
