@@ -166,6 +166,8 @@ def test_runs_can_leave_their_weights_behind(path, tmp_path):
         for found, kept in zip(small.rows(), whole):
             assert kept.weights
             assert found == replace(kept, weights={})
+            with pytest.raises(ValueError, match="was stored without its best weights"):
+                found.stored_weights("best")
             np.testing.assert_array_equal(found.curves["test"], kept.curves["test"])
 
 

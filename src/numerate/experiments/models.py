@@ -41,7 +41,7 @@ def trained(training: Training | NetworkTraining, row: Row) -> nn.Module:
     Raises ValueError if the stored weights are not those of the model.
     """
     model = training.build(row.seed).eval()
-    weights = {name: torch.from_numpy(value) for name, value in row.weights["best"].items()}
+    weights = {name: torch.from_numpy(value) for name, value in row.stored_weights("best").items()}
     found = model.load_state_dict(weights, strict=False)
     if found.unexpected_keys or {name for name, _ in model.named_parameters()} & set(found.missing_keys):
         raise ValueError(f"the stored weights of the run {row.key.name} are not those of its model")

@@ -105,6 +105,15 @@ class Row:
         """A hash of key and result, whatever the run is called; equal digests mean equal results."""
         return digest_of((*self.key, *self.result))
 
+    def stored_weights(self, moment: str) -> Mapping[str, Array]:
+        """Name -> array, ``best`` or ``final``. Raises ValueError if the run was stored without them."""
+        if moment not in self.weights:
+            raise ValueError(
+                f"the run {self.key.name} was stored without its {moment} weights, which are needed here; "
+                "train it into another folder (--out)"
+            )
+        return self.weights[moment]
+
     def points(self) -> Iterator[tuple[int, dict[str, float]]]:
         """(step, curve -> value) at each evaluation, for a tracker of experiments; what is not finite is left out."""
         curves = {name: np.atleast_1d(values) for name, values in self.curves.items() if name != "steps"}

@@ -49,7 +49,7 @@ def errors_along(rows: Sequence[Row], order: Sequence[str]) -> Picture:
 def learnt_words(rows: Sequence[Row]) -> Picture:
     """Factor and term of each word in the run with the lowest validation error."""
     best = min(rows, key=lambda row: row.scores["best_validation"])
-    weights = {name: np.asarray(value)[0] for name, value in best.weights["best"].items()}
+    weights = {name: np.asarray(value)[0] for name, value in best.stored_weights("best").items()}
     learnt = {"factor": np.exp(weights["log_factor"]), "term": 10 * weights["tens"]}
     places = np.arange(len(VOCABULARY))
     wanted = {

@@ -23,7 +23,7 @@ def gate(training: Training, row: Row) -> float:
     """Mean gate of a run's best weights over its test examples."""
     model = training.build(0)
     assert isinstance(model, nn.Sequential)
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.weights["best"].items()})
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in row.stored_weights("best").items()})
     constants = training.task.constants(row.seed, "test")
     x, _ = training.task.examples(stack.evaluation_uniforms(training, "test")[:1000], constants)
     with torch.no_grad():

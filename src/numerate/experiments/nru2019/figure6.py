@@ -61,7 +61,7 @@ def shown_run(work: Work, rows: Sequence[Row]) -> tuple[Row, SequenceModel, Copy
     assert isinstance(asked.task, Copying)
     model = asked.build(row.seed)
     assert isinstance(model, SequenceModel)
-    model.load_state_dict({name: torch.from_numpy(np.array(w)) for name, w in row.weights["best"].items()})
+    model.load_state_dict({name: torch.from_numpy(np.array(w)) for name, w in row.stored_weights("best").items()})
     return row, model.eval(), asked.task
 
 

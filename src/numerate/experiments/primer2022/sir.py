@@ -123,7 +123,7 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
         if unit not in RECIPES:
             lines.append([unit, f"{len(runs)}", raw, "–", "–", "–"])
             continue
-        polished = [polish(run.weights["best"], task) for run in runs[:8]]  # the eight that fit best
+        polished = [polish(run.stored_weights("best"), task) for run in runs[:8]]  # the eight that fit best
         errors = [error(*weights, task) for weights in polished]
         right = int(below_threshold(errors, task.threshold()).sum())
         best[unit] = polished[int(np.argmin(errors))]

@@ -43,7 +43,7 @@ def forgetting(training: NetworkTraining, row: Row) -> Forgetting:
     assert isinstance(model, SequenceModel)
     x = training.task.evaluation("test", 0, {}).x
     found = []
-    for weights in (None, row.weights["final"]):
+    for weights in (None, row.stored_weights("final")):
         if weights is not None:
             model.load_state_dict({name: torch.from_numpy(np.array(w)) for name, w in weights.items()})
         with torch.no_grad():
