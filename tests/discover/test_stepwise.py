@@ -124,6 +124,9 @@ def test_approximations_do_not_lean_on_single_rows():
         ("a/sqrt(1 - b**2/c**2)", "a/sqrt(1 - b**2/c**2)"),
         ("2*a*(b - c/(2*a))", "2*a*b - c"),
         ("4*a - 1/2", "4*a - 1/2"),
+        ("a*(b - c)/(b**2 - c**2)", "a/(b + c)"),
+        ("exp(b*(log(a) + log(c)/b))", "c*a**b"),
+        ("exp(-a*(b + c))", "exp(-a*(b + c))"),
         ("1/(0.5 + 0.25/a)", "1/(0.5 + 0.25/a)"),  # free constants stay as they were fitted
     ],
 )
