@@ -10,7 +10,7 @@ from numerate.discover import expressions as ex
 from numerate.discover import spans
 from numerate.discover.clock import Clock
 from numerate.discover.empirical import empirical_fits, in_inputs
-from numerate.discover.few import three_factors
+from numerate.discover.few import Few
 from numerate.discover.groups import Groups
 from numerate.discover.implicit import common_factor, implicit_quadratics
 from numerate.discover.merges import combined, find_merge, merged, monomial_ratio
@@ -195,7 +195,7 @@ def test_products_of_factors_and_powers_with_inputs_as_exponents(f, ranges):
 def test_a_product_of_three_simple_factors_is_found_near_its_poles(seed):
     X = np.random.default_rng(seed).uniform((-1.5, 0.1), (1.5, 3.0), (400, 2))
     y = np.cos(X[:, 0]) / np.tan(X[:, 1])
-    assert solved(three_factors(root(X, y), Clock(10), None), X, y)
+    assert solved(Few(root(X, y), Clock(10), False, None, 300).triples(), X, y)
 
 
 def test_products_use_allowed_functions_only():

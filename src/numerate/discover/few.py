@@ -251,16 +251,10 @@ def _complexity(tree: ex.Tree) -> float:
 
 
 def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
-    """All of the above for one view, products first."""
+    """All of the above for one view, products first, and of these the simplest."""
     few = Few(view, clock, noisy, allowed, rows)
-    if noisy:
-        yield from few.simple_products()
+    yield from few.simple_products() if noisy else few.triples()
     yield from few.products()
     for name in (n for n in OUTER if n not in ("fourth", "invroot")):
         clock.check()
         yield from few.sums_under(name)
-
-
-def three_factors(view: View, clock: Clock, allowed: frozenset[str] | None, rows: int = 300) -> Iterator[ex.Tree]:
-    """Products of three simple factors of one view."""
-    yield from Few(view, clock, False, allowed, rows).triples()

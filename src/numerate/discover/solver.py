@@ -17,7 +17,7 @@ from numerate.discover.differences import apply_differences, find_differences
 from numerate.discover.domains import domain_fits
 from numerate.discover.empirical import empirical_fits
 from numerate.discover.factor import factors
-from numerate.discover.few import few_inputs, three_factors
+from numerate.discover.few import few_inputs
 from numerate.discover.front import find_front
 from numerate.discover.groups import Groups, by_input, find_groups
 from numerate.discover.implicit import implicit_quadratics
@@ -152,8 +152,6 @@ class Solver:
             self.fits("mixed base", mixed_fits, view, self.clock, self.pool.allowed)
             self.dearer(view)
             self.once("term off", lambda: self.terms(view))
-            if 2 <= view.k <= 3:
-                self.fits("three factors", three_factors, view, self.clock, self.pool.allowed)
 
     @contextmanager
     def exact_only(self) -> Iterator[None]:
