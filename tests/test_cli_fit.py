@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pytest
 
+import numerate.discover
 from numerate.cli import main
 
 
@@ -203,6 +205,39 @@ def test_units_refuse_nonsense(fit, tmp_path):
     assert "an exact law" not in done.stdout
 
 
+def force(tmp_path, noise=0.0):
+    rng = np.random.default_rng(0)
+    m, v, d = rng.uniform(1, 5, (3, 300))
+    y = m * v**2 / (2 * d)
+    y = y + noise * np.sqrt(np.mean(y**2)) * rng.standard_normal(300)
+    pl.DataFrame({"m": m, "v": v, "d": d, "F": y}).write_csv(tmp_path / "data.csv")
+
+
+def test_noise_is_seen_where_units_leave_one_form_only(fit, tmp_path):
+    force(tmp_path, noise=0.05)
+    done = fit("data.csv", "--target", "F", "--units", "kg, m/s, m, N", "--seconds", "2")
+    assert "F ≈ m*v**2/(2*d)" in done.stdout
+    assert "which leaves no more than the noise" in done.stdout
+    assert "estimated noise: not known" not in done.stdout
+
+
+def test_units_that_stand_against_the_data_get_a_hint(fit, tmp_path):
+    force(tmp_path)
+    done = fit("data.csv", "--target", "F", "--units", "kg, m/s, m, kg", "--seconds", "2")
+    assert "noise:" in done.stdout
+    assert "no more than the noise" not in done.stdout
+    assert "check the units" in done.stdout
+    right = fit("data.csv", "--target", "F", "--units", "kg, m/s, m, N", "--seconds", "2")
+    assert "F = m*v**2/(2*d)" in right.stdout
+    assert "hint" not in right.stdout
+
+
+def test_an_exact_factor_that_must_carry_a_unit_is_shown_with_it(fit, tmp_path):
+    force(tmp_path)
+    done = fit("data.csv", "--target", "F", "--units", "kg, m/s, m, K", "--seconds", "2")
+    assert "constant 0.5 K kg^-1 m^-1 s^2" in done.stdout
+
+
 def test_equations_from_a_file_of_two_trajectories(fit, tmp_path):
     from scipy.integrate import solve_ivp
 
@@ -266,6 +301,14 @@ def test_kepler_s_own_numbers_give_his_law(fit, tmp_path):
     done = fit("bad.csv", "--target", "P")
     assert re.search(r"^P ≈ 36[45]\S*\*a\*\*\(3/2\)$", done.stdout, re.M), done.stdout
     assert "row by row" in done.stdout
+
+
+def test_the_luminosity_of_a_galaxy_goes_with_the_width_of_its_line(fit):
+    """Tully and Fisher's relation."""
+    path = Path(numerate.discover.__file__).parent / "data" / "tully.csv"
+    done = fit(path, "--target", "L", "--inputs", "DV", "--relative")
+    assert re.search(r"^L ≈ 21\.\d+\*DV\*\*\(5/2\)$", done.stdout, re.M), done.stdout
+    assert "no exact law found" in done.stdout
 
 
 def test_rows_far_off_and_wide_targets_get_a_hint(fit, tmp_path):

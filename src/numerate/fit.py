@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from numerate.discover import Formula, Found, export
-from numerate.discover.noise import WIDE
+from numerate.discover.noise import WIDE, smooth_error
 from numerate.discover.physical_units import Unit
 from numerate.discover.robust import FAR, far
 from numerate.discover.run import SEEN, ConstantNote, explain_constants, find, smaller, values
@@ -27,6 +27,8 @@ from numerate.report.text import number, percent
 
 NO_LAW = "no exact law found; best approximation"
 RUNNERS_UP = 3
+UNEXPLAINED = 3.0
+"""Times what a free polynomial leaves: a formula that leaves more has missed something."""
 PANELS = 6
 Progress = Callable[[Formula, float], None]
 
@@ -65,6 +67,10 @@ class FormulaFit:
         if self.found.exact or self.found.best.relative_error < SEEN:
             return []
         y, hints = self.table.y, []
+        if self.units is not None and self.found.best.error > UNEXPLAINED * smooth_error(self.table.X, y):
+            hints.append(
+                "the inputs explain far more than any formula found that agrees with the units; check the units"
+            )
         left = self.residuals / np.abs(y) if self.found.relative else self.residuals
         off = int(far(left, np.ones(len(y), bool)).sum())
         if off and not self.robust:

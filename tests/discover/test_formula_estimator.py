@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import sympy
 import torch
+from scipy.optimize import curve_fit
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
@@ -150,6 +151,18 @@ def test_units_name_the_constant():
     (constant,) = model.constants()
     assert constant.unit == "s m^-1/2"
     assert constant.name.startswith("2*pi/sqrt(g_n)")
+
+
+def test_standard_errors_are_those_of_the_numbers_shown():
+    """sympy shows exp(a - b x) as exp(a) exp(-b x)."""
+    rng = np.random.default_rng(0)
+    m, v = rng.uniform(1, 5, (2, 300))
+    y = 3.217 * m * np.exp(-v / 2.3) + 0.02 * rng.standard_normal(300)
+    model = FormulaRegressor(seconds=5).fit(np.stack([m, v], 1), y)
+    best, covariance = curve_fit(lambda _, a, b: a * m * np.exp(-b * v), m, y, p0=(3, 0.4))
+    front, rate = sorted(model.constants(), key=lambda each: -each.value)
+    np.testing.assert_allclose([front.value, -rate.value], best, rtol=1e-5)
+    np.testing.assert_allclose([front.standard_error, rate.standard_error], np.sqrt(np.diag(covariance)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("values", [1000, 3], ids=["different", "often equal"])

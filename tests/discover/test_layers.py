@@ -85,6 +85,13 @@ def test_functions_beside_functions_times_inputs(f):
     assert solves(mixed.mixed_fits(root(X, y), Clock(20), None), X, y)
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_zeros_of_a_base_that_hardly_tells_its_columns_apart_are_dropped(seed):
+    X = np.random.default_rng(seed).uniform(-4, 4, (800, 3))
+    X, y = real(lambda a, b, c: a - b**2 + b * np.cos(a) + b - 2.2 * np.sqrt(-a - 0.44 / c), X)
+    assert solves(mixed.mixed_fits(root(X, y), Clock(20), None), X, y)
+
+
 def roots(view, clock, allowed):
     return rational.roots_of_quadratics(view, clock)
 

@@ -245,6 +245,20 @@ def test_units_lead_to_the_groups():
     assert found.groups == [{"c": 1}]
 
 
+def test_what_a_formula_leaves_is_noise_up_to_the_noise_only(monkeypatch):
+    """A formula that misses a term does not make the noise larger."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.5, 3, (1000, 1))
+    y = X[:, 0] + 0.1 * X[:, 0] ** 3 + 0.05 * rng.standard_normal(1000)
+    monkeypatch.setattr(Solver, "solve", lambda *_: None)  # only a straight line is tried
+    monkeypatch.setattr(Solver, "rest", lambda *_: None)
+    monkeypatch.setattr(Solver, "exactly", lambda *_: None)
+    monkeypatch.setattr(Solver, "approximate", lambda *_: None)
+    found = search(X, y, names=["x"], seconds=2)
+    assert found.best.error > 0.1
+    assert 0.045 < found.noise < 0.055
+
+
 def test_weights_decide_between_two_laws():
     X = np.random.default_rng(0).uniform(1, 3, (400, 1))
     y = np.where(np.arange(400) % 2, 2 * X[:, 0], 5 * X[:, 0] ** 2)

@@ -10,6 +10,7 @@ from numerate.discover import expressions as ex
 from numerate.discover import spans
 from numerate.discover.clock import Clock
 from numerate.discover.empirical import empirical_fits, in_inputs
+from numerate.discover.few import Few
 from numerate.discover.groups import Groups
 from numerate.discover.implicit import common_factor, implicit_quadratics
 from numerate.discover.merges import combined, find_merge, merged, monomial_ratio
@@ -188,6 +189,13 @@ def test_products_of_factors_and_powers_with_inputs_as_exponents(f, ranges):
     X = box(ranges)
     y = f(*X.T)
     assert solved(product_fits(root(X, y), Clock(10), None), X, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_product_of_three_simple_factors_is_found_near_its_poles(seed):
+    X = np.random.default_rng(seed).uniform((-1.5, 0.1), (1.5, 3.0), (400, 2))
+    y = np.cos(X[:, 0]) / np.tan(X[:, 1])
+    assert solved(Few(root(X, y), Clock(10), False, None, 300).triples(), X, y)
 
 
 def test_products_use_allowed_functions_only():

@@ -12,24 +12,39 @@ from numerate.discover.pool import Candidate
 from numerate.discover.refit import Fit, refit, relative_error
 from numerate.discover.rounding import drop_idle, exact, round_constants
 
+FACTORED = 40  # operations up to which a quotient is looked through for factors that cancel
 LAW = 1e-10  # relative error on rows kept apart, up to which a formula may be a law
 
 
 def readable(expression: sp.Expr, positive: bool = False) -> sp.Expr:
     """The formula over one denominator, where that is shorter: a/(1 + b/a) is a**2/(a + b), a*(b - c/a) is a*b - c.
 
-    One with free constants stays as it is: it shows the numbers whose standard errors are known. With ``positive``
-    inputs, roots of squares are resolved.
+    Factors that cancel are left out, and exp(b*(log(a) + log(c)/b)) is c*a**b. One with free constants stays as it is:
+    it shows the numbers whose standard errors are known. With ``positive`` inputs, roots of squares are resolved.
     """
     if expression.has(sp.Float):
         return expression
     above = {symbol: sp.Symbol(str(symbol), positive=True) for symbol in expression.free_symbols} if positive else {}
     known = cast(sp.Expr, expression.xreplace(above))
+    known = cast(sp.Expr, known.replace(sp.exp, _exponential))
     joined = cast(sp.Expr, sp.together(known))
     divided = any(each.free_symbols and each.exp.is_negative for each in known.atoms(sp.Pow))
-    shown = joined if divided or sp.denom(joined).free_symbols else known
-    shown = cast(sp.Expr, shown.xreplace({symbol: plain for plain, symbol in above.items()}))
-    return min((shown, expression), key=lambda each: sp.count_ops(each))
+    shown = [joined if divided or sp.denom(joined).free_symbols else known]
+    if sp.denom(joined).free_symbols and sp.count_ops(joined) <= FACTORED:
+        shown.append(cast(sp.Expr, sp.factor(joined)))
+    names = {symbol: plain for plain, symbol in above.items()}
+    return min([*(cast(sp.Expr, each.xreplace(names)) for each in shown), expression], key=sp.count_ops)
+
+
+def _exponential(inside: sp.Expr) -> sp.Expr:
+    """exp of a sum in which logarithms are powers: exp(b log a + c) is a^b exp c."""
+    if not inside.has(sp.log):
+        return cast(sp.Expr, sp.exp(inside))
+    factors = []
+    for term in sp.Add.make_args(sp.expand(inside)):
+        logs = [part for part in sp.Mul.make_args(term) if isinstance(part, sp.log)]
+        factors.append(logs[0].args[0] ** (term / logs[0]) if len(logs) == 1 else sp.exp(term))
+    return sp.Mul(*factors)
 
 
 class Chooser:

@@ -1,8 +1,9 @@
 """The search in few inputs: products and sums of two or more features of the dictionary."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -18,6 +19,17 @@ POWERS = tuple(Fraction(q, 2) for q in (-4, -2, -1, 1, 2, 4))
 EXACT = 1e-9  # unexplained fraction below which a linear fit counts as a solution
 
 
+@dataclass(frozen=True)
+class _Logarithms:
+    """target: (n,), base: (n, 1 + positive inputs), columns: (n, factors), which factors, which inputs are positive."""
+
+    target: np.ndarray
+    base: np.ndarray
+    columns: np.ndarray
+    ids: np.ndarray
+    pos: list[int]
+
+
 class Few:
     """Features of a view's inputs, built once and used under every outer function."""
 
@@ -31,32 +43,69 @@ class Few:
 
     def products(self) -> Iterator[ex.Tree]:
         """log |t| = e . log x + sum q log f: the best products first."""
+        logs = self._logarithms()
+        if logs is None:
+            return
+        n, features = logs.columns.shape
+        penalty = np.array([3.0 * ex.size(self.factors.trees[i]) / n for i in logs.ids])
+        self.clock.spend(self._pairs_work(features) + 10 * self._extend_work(features))
+        found = dic.best_pairs(logs.target, logs.base, logs.columns, top=100, penalty=penalty)
+        for _, chosen in sorted(found)[:10]:
+            found = found + dic.extend(logs.target, logs.base, logs.columns, chosen, 4)
+        ranked = self._products_of(found, logs)
+        best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if self.view.k == 1 else 5]
+        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[: 25 if self.noisy else 8]
+        for _, _, tree in best:
+            yield self.view.lift(tree)
+
+    def triples(self, simplest: int = 60, top: int = 30) -> Iterator[ex.Tree]:
+        """Products of powers of any three of the simplest factors, all of them compared.
+
+        Steps from one factor to the next miss those of which no two alone come close: cos(x)/tan(y) has three.
+        """
+        logs = self._logarithms(simplest)
+        if logs is None or len(logs.ids) < 3:
+            return
+        triples = np.array(list(combinations(range(len(logs.ids)), 3)))
+        self.clock.spend(1e-6 * len(triples))
+        Q = np.linalg.qr(logs.base)[0]
+        L, z = (a - Q @ (Q.T @ a) for a in (logs.columns, logs.target))
+        norms = np.linalg.norm(L, axis=0) + 1e-300
+        L = L / norms
+        G, b = L.T @ L, L.T @ z
+        blocks = G[triples[:, :, None], triples[:, None, :]] + 1e-9 * np.eye(3)
+        right = b[triples]
+        left = 1 - np.sum(right * np.linalg.solve(blocks, right[:, :, None])[:, :, 0], 1) / (z @ z + 1e-300)
+        found = [(float(left[i]), tuple(int(j) for j in triples[i])) for i in np.argsort(left)[:top]]
+        for _, _, tree in self._products_of(found, logs)[:10]:
+            yield self.view.lift(tree)
+
+    def _logarithms(self, simplest: int | None = None) -> "_Logarithms | None":
+        """Logarithms of the target, of positive inputs and of the factors, weighted as errors of the target are."""
         v = self.head
-        n = len(v.t)
         W = np.abs(self.factors.matrix())
         ids = np.where((W > 0).all(0))[0]
+        if simplest is not None:
+            ids = np.array(sorted(ids, key=lambda i: ex.size(self.factors.trees[i]))[:simplest], int)
         if not len(ids):
-            return
-        L = np.log(W[:, ids])
+            return None
         pos = [j for j in range(v.k) if (v.P[:, j] > 0).all()]
         size = np.abs(v.t * v.w)
         w = np.minimum(size, np.quantile(size, 0.9))[:, None]
-        target = np.log(np.abs(v.t) + 1e-300)
-        base = np.concatenate([np.ones((n, 1)), np.log(v.P[:, pos])], 1)
-        penalty = np.array([3.0 * ex.size(self.factors.trees[i]) / n for i in ids])
-        self.clock.spend(self._pairs_work(len(ids)) + 10 * self._extend_work(len(ids)))
-        found = dic.best_pairs(target * w[:, 0], base * w, L * w, top=100, penalty=penalty)
-        for _, chosen in sorted(found)[:10]:
-            found = found + dic.extend(target * w[:, 0], base * w, L * w, chosen, 4)
-        ranked, seen = [], set()
+        base = np.concatenate([np.ones((len(v.t), 1)), np.log(v.P[:, pos])], 1) * w
+        return _Logarithms(np.log(np.abs(v.t) + 1e-300) * w[:, 0], base, np.log(W[:, ids]) * w, ids, pos)
+
+    def _products_of(self, found: list[dic.Chosen], logs: "_Logarithms") -> list[tuple[float, float, ex.Tree]]:
+        """The choices of factors whose exponents are fractions, scored in the target itself; the best of each form."""
+        ranked, seen, pos = [], set(), logs.pos
         for rest, chosen in found:
-            A = np.concatenate([base, L[:, list(chosen)]], 1) * w
-            e = [fraction(q, 0.3, (1, 2)) for q in np.linalg.lstsq(A, target * w[:, 0], rcond=None)[0][1:]]
+            A = np.concatenate([logs.base, logs.columns[:, list(chosen)]], 1)
+            e = [fraction(q, 0.3, (1, 2)) for q in np.linalg.lstsq(A, logs.target, rcond=None)[0][1:]]
             if None in e or (chosen, tuple(e)) in seen:
                 continue
             seen.add((chosen, tuple(e)))
             mono = ex.monomial([ex.var(j) for j in pos], e[: len(pos)])
-            powers = [ex.power(self.factors.trees[ids[i]], q) for i, q in zip(chosen, e[len(pos) :]) if q]
+            powers = [ex.power(self.factors.trees[logs.ids[i]], q) for i, q in zip(chosen, e[len(pos) :]) if q]
             factors = ([] if ex.is_one(mono) else [mono]) + powers
             if factors:
                 ranked.append(self._scored(rest, factors))
@@ -64,11 +113,7 @@ class Few:
         forms: dict[ex.Tree, tuple[float, float, ex.Tree]] = {}
         for r in ranked:  # the best start of each form
             forms.setdefault(ex.shape(r[2]), r)
-        ranked = list(forms.values())
-        best = ranked[:10] + sorted(ranked, key=lambda r: r[1])[: 12 if v.k == 1 else 5]
-        best += sorted(ranked[:60], key=lambda r: _complexity(r[2]))[: 25 if self.noisy else 8]
-        for _, _, tree in best:
-            yield self.view.lift(tree)
+        return list(forms.values())
 
     def simple_products(self, most: int = 24) -> Iterator[ex.Tree]:
         """t = c x^e f^q with few exponents and a simple factor f, all of them measured in y itself: shortest first.
@@ -206,10 +251,9 @@ def _complexity(tree: ex.Tree) -> float:
 
 
 def few_inputs(view: View, clock: Clock, noisy: bool, allowed: frozenset[str] | None, rows: int) -> Iterator[ex.Tree]:
-    """All of the above for one view, products first."""
+    """All of the above for one view, products first, and of these the simplest."""
     few = Few(view, clock, noisy, allowed, rows)
-    if noisy:
-        yield from few.simple_products()
+    yield from few.simple_products() if noisy else few.triples()
     yield from few.products()
     for name in (n for n in OUTER if n not in ("fourth", "invroot")):
         clock.check()

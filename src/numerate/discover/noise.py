@@ -80,6 +80,11 @@ def is_relative(X: np.ndarray, y: np.ndarray, most_rows: int = 2000) -> bool:
     return len(y) < FEW or (relative.ended and is_noise(X, left - left.mean()))
 
 
+def smooth_error(X: np.ndarray, y: np.ndarray, most_rows: int = 2000) -> float:
+    """What a free polynomial of the inputs or of their logarithms leaves of y, root mean square; X: (n, d), y: (n,)"""
+    return _shortest(X[:most_rows], y[:most_rows]).level
+
+
 @dataclass(frozen=True)
 class _Smooth:
     """A free polynomial: what it leaves, nats of residuals and coefficients, whether higher degrees are no better."""

@@ -18,7 +18,8 @@ from numerate.discover.physical_units import Nonsense, Unit, constant_dimensions
 from numerate.discover.pool import Candidate
 from numerate.discover.refit import refit
 from numerate.discover.robust import robust_search
-from numerate.discover.search import search
+from numerate.discover.search import FEWEST, FITTED, search
+from numerate.discover.shown import with_shown_constants
 
 FUNCTIONS = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "abs")
 """Functions a formula may contain."""
@@ -122,7 +123,26 @@ def find(
     found = refitted(found, X[:, used], y, weights, clock)
     found = found if len(y) > FEW_ROWS else chosen_for_few(found, len(y))
     found = found if units is None else sensible(found, units, target)
-    return replace(found, relative=True, noise=found.noise and found.best.relative_error) if relative else found
+    found = shown(found, X[:, used], y, weights, clock)
+    if not relative:
+        return found
+    return replace(
+        found, relative=True, noise=found.noise and found.noise / found.best.error * found.best.relative_error
+    )
+
+
+def shown(found: Found, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, clock: Clock) -> Found:
+    """The standard errors of the numbers that the formulas show; of the front, while there is time."""
+    fitted = max(int(FITTED * clock.seconds), FEWEST)
+    best = with_shown_constants(found.best, X, y, weights, fitted)
+    front = []
+    for each in found.front:
+        if each is found.best:
+            each = best
+        elif clock.elapsed < clock.seconds:
+            each = with_shown_constants(each, X, y, weights, fitted)
+        front.append(each)
+    return replace(found, best=best, front=front)
 
 
 def relative_weights(y: np.ndarray, target: str) -> np.ndarray:
@@ -267,7 +287,7 @@ def explain_constants(
         slopes = [float(replaced(sympy.diff(part, symbol), values)) for symbol in errors]
         error = float(np.sqrt(sum((slope * each) ** 2 for slope, each in zip(slopes, errors.values()))))
         named = name_constant(value, dimension, 3 * error / abs(value)) if value and np.isfinite(error) else None
-        if named or part.free_symbols:
+        if named or part.free_symbols or dimension:
             notes.append(ConstantNote(value, error, show(dimension), str(named or "")))
     return notes
 

@@ -10,14 +10,16 @@ from numerate.discover.choose import Chooser
 from numerate.discover.clock import Clock, OutOfSlice, OutOfTime
 from numerate.discover.dimensions import groups_from
 from numerate.discover.formula import Dimensions, Formula, Found
+from numerate.discover.noise import is_noise, noise_level
 from numerate.discover.pool import Candidate, Pool, Solved
 from numerate.discover.solver import Solver
-from numerate.discover.view import root
+from numerate.discover.view import View, root
 
 SEARCHED = 20_000  # rows that candidates are tried on; more change no choice and take their time
 FITTED = 60_000  # rows that constants are fitted to at the end, for each second
 FEWEST = 10_000  # of them, however few the seconds
 FINISH = 4e-6  # seconds that takes for each row
+SAME = 1.1  # of the noise: what a formula leaves up to that is noise
 
 
 def search(
@@ -78,6 +80,28 @@ def search(
             raise ValueError(f"{seconds:g} s of processor time are too few for a first formula; allow more")
         best = chooser.formula(pool.best)
         front = chooser.front(pool.found, best)
-    noise = 0.0 if best.relative_error < 1e-9 or pool.noise is None else best.error
     groups = [{names[i]: q for i, q in enumerate(row) if q} for row in solver.groups]
+    noise = _noise(best, pool, root(X[:seen], y[:seen], pool.weights) if dimensions is not None else None)
     return Found(best, front, best.exact, noise, groups, clock.elapsed, clock.cut)
+
+
+def _noise(best: Formula, pool: Pool, view: View | None) -> float:
+    """What is noise of what the best formula leaves; 0.0 where none can be seen.
+
+    Args:
+        best: Formula chosen.
+        pool: Of the search.
+        view: The target as a function of all inputs, where only groups of them were searched: what depends on the
+            inputs otherwise is no noise, and too few groups may show none.
+    """
+    if best.relative_error < 1e-9:
+        return 0.0
+    level = None if pool.noise is None else pool.noise * pool.scale
+    if view is not None:
+        if is_noise(view.P, (view.t - best.predict(view.P)) * view.w):
+            return best.error
+        found = noise_level(view)
+        level = None if found is None else found.level
+    if level is None:
+        return 0.0
+    return best.error if best.error < SAME * level else level

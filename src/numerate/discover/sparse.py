@@ -11,6 +11,8 @@ from numerate.discover.clock import check_time
 from numerate.discover.view import View
 
 HALF = Fraction(1, 2)
+ZERO = 1e-7  # of the largest term: smaller ones are rounding
+MOST_THINNED = 30
 MOST_EXACT, MOST_NOISY = 14, 9
 
 
@@ -31,12 +33,26 @@ def prune(A: np.ndarray, z: np.ndarray, w: np.ndarray | None = None) -> list[int
         return None
     if np.sqrt(np.mean(r**2)) < 1e-7 * spread:
         size = np.abs(c) * np.sqrt(np.mean(W**2, 0))
-        keep = [j for j in range(A.shape[1]) if size[j] > 1e-7 * size.max()]
+        keep = [j for j in range(A.shape[1]) if size[j] > ZERO * size.max()]
         c = solve(W[:, keep], target)
         if np.sqrt(np.mean((target - W[:, keep] @ c) ** 2)) < 1e-6 * spread:
-            keep = thinned(W, target, keep) if len(keep) <= 30 else keep
+            keep = settled(W, target, keep) if len(keep) > MOST_THINNED else keep
+            keep = thinned(W, target, keep) if len(keep) <= MOST_THINNED else keep
             return keep if len(keep) <= MOST_EXACT else None
     return eliminate(W, target)
+
+
+def settled(A: np.ndarray, z: np.ndarray, keep: list[int]) -> list[int]:
+    """Zeros dropped again and again while the fit stays exact: among fewer columns more are seen to be zeros."""
+    while keep:
+        c = solve(A[:, keep], z)
+        size = np.abs(c) * np.sqrt(np.mean(A[:, keep] ** 2, 0))
+        fewer = [j for j, each in zip(keep, size) if each > ZERO * size.max()]
+        left = z - A[:, fewer] @ solve(A[:, fewer], z)
+        if len(fewer) == len(keep) or np.linalg.norm(left) > 1e-11 * np.linalg.norm(z):
+            break
+        keep = fewer
+    return keep
 
 
 def thinned(A: np.ndarray, z: np.ndarray, keep: list[int]) -> list[int]:

@@ -39,8 +39,8 @@ def scientific(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """0.8 -> 80 %"""
-    return f"{100 * value:.3g} %"
+    """0.8 -> 80 %, 8.1e-17 -> 8.1·10⁻¹⁵ %"""
+    return f"{100 * value:.3g} %" if value == 0 or not abs(value) < 1e-6 else f"{number(100 * value)} %"
 
 
 def percent_interval(value: float, low: float, high: float) -> str:
