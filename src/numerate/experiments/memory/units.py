@@ -99,8 +99,8 @@ def layers(length: int) -> Mapping[str, Layer]:
 
 
 UNITS = tuple(layers(100))
-SLOW = ("SRU", "RMC", "DNC")
-"""Only if they are asked for: RMC and DNC have no compiled loop, and SRU had none when the presets were chosen."""
+SLOW = ("RMC", "DNC")
+"""Units without a compiled loop: only if they are asked for."""
 OLD = ("LSTM", "GRU", "NRU", "JANET", "EURNN", "RNN", "LSTM-chrono", "GORU", "IRNN")
 """Units that the paper on NRU compares."""
 POSITIVE = ("S6", "minGRU", "minLSTM")
