@@ -95,8 +95,9 @@ def rows_import(
 
     if gzipped := [path for path in paths if path.is_file() and is_gzipped(path)]:
         with TemporaryDirectory() as folder:
-            expanded = {path: Path(folder) / f"{number}.sqlite" for number, path in enumerate(gzipped)}
+            expanded = {path: Path(folder) / str(number) / path.stem for number, path in enumerate(gzipped)}
             for path, target in expanded.items():
+                target.parent.mkdir()
                 expand(path, target)
             return rows_import([expanded.get(path, path) for path in paths], out)
     if any(path.is_file() and read_header(path) for path in paths):

@@ -171,6 +171,22 @@ def test_runs_can_leave_their_weights_behind(path, tmp_path):
             np.testing.assert_array_equal(found.curves["test"], kept.curves["test"])
 
 
+def test_a_run_without_weights_is_the_same_run(path, tmp_path):
+    light = tmp_path / "light.sqlite"
+    with Store(path) as store, Store(tmp_path / "there.sqlite") as there:
+        store.add([row(0)])
+        store.export(light, weights=False)
+        assert store.import_(light) == Added(same=1)
+        assert store.rows() == [row(0)]
+        assert there.import_(light) == Added(new=1)
+        assert there.rows() == [replace(row(0), weights={})]
+        assert there.import_(path) == Added(same=1)
+        assert there.rows() == [row(0)]
+        assert not there.check()
+        there.add([row(1)])
+        assert there.add([replace(row(1), weights={}, scores={"threshold": 3.0})]) == Added(conflicts=(row(1).key,))
+
+
 def test_runs_move_between_files(tmp_path):
     with Store(tmp_path / "here.sqlite") as here, Store(tmp_path / "there.sqlite") as there:
         here.add([row(0), row(1), row(2, experiment="other", config={"x": 1})])

@@ -59,8 +59,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     def stream() -> Any:
         return SimpleNamespace(device="cuda", wait_stream=lambda other: None, synchronize=lambda: None)
 
-    made = SimpleNamespace(recording=stream(), groups=tuple(stream() for _ in range(4)))
-    monkeypatch.setattr(side_by_side, "streams", lambda device: made)
+    made = tuple(SimpleNamespace(training=stream(), recording=stream()) for _ in range(5))
+    monkeypatch.setattr(side_by_side, "lanes", lambda device: made)
     monkeypatch.setattr(side_by_side, "places", lambda device: 3)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)

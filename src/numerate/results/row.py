@@ -110,7 +110,7 @@ class Row:
         if moment not in self.weights:
             raise ValueError(
                 f"the run {self.key.name} was stored without its {moment} weights, which are needed here; "
-                "train it into another folder (--out)"
+                "import a file that has them, or train it into another folder (--out)"
             )
         return self.weights[moment]
 

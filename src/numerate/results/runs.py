@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numerate.results.encoding import canonical, decode_mapping
@@ -182,7 +182,7 @@ class RunReader:
 
 
 class RunWriter:
-    """Adds runs to a results file; a run that is there is never overwritten."""
+    """Adds runs to a results file; a run that is there is never overwritten, but may be given the weights it lacks."""
 
     def __init__(self, file: ResultsFile) -> None:
         self.file, self.reader = file, RunReader(file)
@@ -193,7 +193,7 @@ class RunWriter:
             for row in rows:
                 if self._inserted(row):
                     new += 1
-                elif self.reader._digest_of(row.key) == row.digest:
+                elif self.reader._digest_of(row.key) == row.digest or self._differs_in_weights_alone(row):
                     self._share(row.key, row.experiment, canonical(row.labels))
                     same += 1
                 else:
@@ -216,6 +216,18 @@ class RunWriter:
                 for table in ("runs", "circumstances", "shared"):
                     self.file.execute(f"DELETE FROM {table} WHERE {_ONE}", tuple(key))
         return list(damaged)
+
+    def _differs_in_weights_alone(self, row: Row) -> bool:
+        """Whether one of ``row`` and the stored run is the other without its weights; the stored one has them then."""
+        stored = next(self.reader.rows(keys=[row.key], lenient=True), None)
+        if stored is None or (stored.weights and row.weights):
+            return False
+        if replace(stored, weights={}).digest != replace(row, weights={}).digest:
+            return False
+        if row.weights:
+            self.file.execute(f"DELETE FROM runs WHERE {_ONE}", tuple(row.key))
+            self._inserted(row.relabelled(stored.experiment, stored.labels))
+        return True
 
     def _inserted(self, row: Row) -> bool:
         values = encode(row)

@@ -98,6 +98,8 @@ def claims(compared: Comparison) -> list[Claim]:
         for kind, title in KINDS.items():
             cells = [c for c in compared.of(kind, name) if c.measured.n]
             shares = {c.x: (c.measured.solved or 0) / c.measured.n for c in cells}
+            if not shares:
+                continue
             each = ", ".join(f"{x} {percent(share)}" for x, share in shares.items())
             parts.append(f"{title.lower()}: {'all' if min(shares.values()) == 1 else each}")
         return "; ".join(parts)

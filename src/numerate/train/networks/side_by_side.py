@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 import torch
 
 from numerate.devices import kind_of
-from numerate.train.networks.gpu_streams import MOST, streams
+from numerate.train.networks.gpu_streams import MOST, lanes
 from numerate.train.networks.group import NetworkGroup
 
 _MEMORY_EACH = 16 * 2**30  # bytes of a GPU for each group
@@ -35,7 +36,7 @@ def train_groups(groups: Iterator[NetworkGroup], report: Any, checkpoint_seconds
             return
 
 
-class _Lane:
+class _Running:
     """A group on a stream that no other group uses meanwhile."""
 
     def __init__(self, group: NetworkGroup, report: Any, checkpoint_seconds: float, stream: torch.cuda.Stream) -> None:
@@ -59,31 +60,31 @@ def _side_by_side(
     groups: Iterator[NetworkGroup], report: Any, checkpoint_seconds: float, device: str, count: int
 ) -> None:
     """Threads compute, this one stores. A group that fills the device is alone there."""
-    running: dict[Future[None], _Lane] = {}
+    running: dict[Future[None], _Running] = {}
     upcoming = next(groups, None)
-    free = list(streams(device).groups[:count])
+    free = [one.training for one in lanes(device)[:count]]
 
-    def proceed(lane: _Lane) -> None:
-        if (part := lane.next_part()) is not None:
-            running[pool.submit(lane.compute, part)] = lane
-        else:
-            free.append(lane.stream)
+    def proceed(group: _Running) -> None:
+        if (part := group.next_part()) is not None:
+            running[pool.submit(copy_context().run, group.compute, part)] = group
+        else:  # the group has let go of its graphs, so that another may record where it did
+            free.append(group.stream)
 
     with ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1)) as pool:
         while upcoming is not None or running:
             while upcoming is not None and _has_room(running, upcoming, count):
-                proceed(_Lane(upcoming, report, checkpoint_seconds, free.pop()))
+                proceed(_Running(upcoming, report, checkpoint_seconds, free.pop()))
                 upcoming = None if report.time_is_up() else next(groups, None)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                lane = running.pop(future)
+                group = running.pop(future)
                 future.result()  # raises what the part has raised
-                proceed(lane)
+                proceed(group)
             if report.time_is_up():
                 upcoming = None
 
 
-def _has_room(running: dict[Future[None], _Lane], group: NetworkGroup, count: int) -> bool:
+def _has_room(running: dict[Future[None], _Running], group: NetworkGroup, count: int) -> bool:
     if not running:
         return True
-    alone = group.fills_device or any(lane.fills_device for lane in running.values())
+    alone = group.fills_device or any(other.fills_device for other in running.values())
     return not alone and len(running) < count

@@ -24,7 +24,7 @@ from numerate.train.networks.adam import State, clipped, update_
 from numerate.train.networks.capture import Recordable
 from numerate.train.networks.convolution import Products
 from numerate.train.networks.flat import Layout
-from numerate.train.networks.gpu_streams import streams
+from numerate.train.networks.gpu_streams import recording_stream
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.schedules import rate_factors
@@ -33,7 +33,7 @@ from numerate.train.stack import PenaltyScales
 CHUNK = 1000
 """Most updates between two looks at the log."""
 _WARM_UP = 3  # updates before a graph is recorded, as torch asks for
-_recording = Lock()
+_recording, _reading = Lock(), Lock()
 
 
 class Stack:
@@ -334,7 +334,7 @@ def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Call
 
     One thread records at a time: nothing may wait for the whole device meanwhile. Others go on with replays.
     """
-    side = streams(device).recording
+    side = recording_stream(device)
     with _recording:
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
@@ -370,7 +370,12 @@ def _only(values: Any) -> Any:
     return tuple(value[0] for value in values)
 
 
-@lru_cache(maxsize=4)
 def data_of(task: BatchTask) -> Tensors:
-    """Read once per process: several groups train on one data set."""
+    """Read once per process: several groups train on one data set, side by side too."""
+    with _reading:
+        return _data_of(task)
+
+
+@lru_cache(maxsize=4)
+def _data_of(task: BatchTask) -> Tensors:
     return task.data()
