@@ -59,11 +59,9 @@ class ComparisonPage:
     def claims_of(self, compared: "Comparison", options: Options) -> "Sequence[Claim]":
         """The paper's sentences and whether they hold; none at smoke size, no verdicts at sizes that cannot tell."""
         said = () if self.claims is None or options.size == "smoke" else self.claims(compared)
-        return (
-            without_refutations(said, options)
-            if options.size in self.judged
-            else [replace(claim, holds=None) for claim in said]
-        )
+        if options.size not in self.judged:
+            return [replace(claim, holds=None) for claim in said]
+        return without_refutations(said, options)
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def claims(compared: Comparison) -> list[Claim]:
 
 def _saturates(by_size: Mapping[float, tuple[int, int]]) -> bool | None:
     """Whether success grows up to ``SATURATED`` units and no further; None if the runs are too few to tell."""
-    here, before = by_size[SATURATED], by_size[max(x for x in by_size if x < SATURATED)]
+    here, before = by_size[SATURATED], by_size[_before(by_size)]
     if any(_more(by_size[x], here) for x in by_size if x > SATURATED):
         return False
     if _more(here, before):
@@ -155,8 +155,14 @@ def _more(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _gain(by_size: Mapping[float, tuple[int, int]]) -> str:
-    before = max(x for x in by_size if x < SATURATED)
-    return f"{before:g} units {by_size[before][0]}, 8 units {by_size[SATURATED][0]} of {by_size[SATURATED][1]} runs"
+    sizes = _before(by_size), SATURATED
+    solved = ", ".join(f"{size:g} units {by_size[size][0]}" for size in sizes)
+    return f"{solved} of {by_size[SATURATED][1]} runs"
+
+
+def _before(by_size: Mapping[float, tuple[int, int]]) -> float:
+    """The largest number of units below ``SATURATED``."""
+    return max(size for size in by_size if size < SATURATED)
 
 
 def _both_solved(compared: Comparison, first: str, second: str) -> list[tuple[float, float]]:
