@@ -174,8 +174,18 @@ def test_time_that_is_over_before_a_run_is_finished_is_no_error(tmp_path, numera
     words = ["nru2019/figure1", "--size", "smoke", "--units", "LSTM", "--out", tmp_path]
     done = numerate("run", *words, "--seconds", "0")
     assert done.returncode == 0, done.stderr
-    assert "1 of the missing runs is under way, 25% of its updates done; to go on: numerate run" in done.stdout
+    assert re.search(
+        r"1 of the missing runs is under way, \d+% of its updates done; to go on: numerate run", done.stdout
+    )
     assert numerate("report", *words).returncode == 2
+
+
+def test_experiments_whose_turn_comes_after_the_end_are_left(tmp_path, numerate):
+    several = ["nru2019/figure1", "nru2019/figure4"]
+    done = numerate("run", *several, "--size", "smoke", "--units", "LSTM", "--out", tmp_path, "--seconds", "0")
+    assert done.returncode == 0, done.stderr
+    assert "no finished run of nru2019/figure1" in done.stdout
+    assert "nru2019/figure4: the time is up; the same command goes on with it" in done.stdout
 
 
 def test_the_experiment_is_named_if_there_are_several(tmp_path, numerate):

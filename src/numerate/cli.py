@@ -203,18 +203,22 @@ def run(
     """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
     end = None if seconds is None else clock.monotonic() + seconds  # imports and the list of runs take some, too
     from numerate.experiments import select
-    from numerate.experiments.running import Unfinished, run_work
+    from numerate.experiments.running import LEAST, Unfinished, is_unfinished, run_work
 
     options = _options(size, seeds, units, ranges, steps)
-    works = []
+    works, trained = [], False
     for experiment in select(ids):  # bad options of any experiment are rejected before training starts
         with _named(experiment.id, ids):
             works.append(experiment.work(options))
     failed = 0
     how = {"backend": backend, "device": device, "threads": threads, "on": on, "workers": workers}
     for work in works:
-        left = None if end is None else max(end - clock.monotonic(), 0.01)
+        left = None if end is None else max(end - clock.monotonic(), LEAST)
+        if trained and left == LEAST:
+            terminal.echo(f"{work.experiment.id}: the time is up; the same command goes on with it")
+            continue
         try:
+            trained |= left is not None and is_unfinished(work, out)
             with _progress(work.experiment.id) as tell:
                 result = run_work(work, out, **how, progress=tell, seconds=left)
         except Unfinished as nothing:

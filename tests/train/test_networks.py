@@ -209,13 +209,47 @@ def test_a_run_does_not_depend_on_what_runs_beside_it(tmp_path: Path) -> None:
 def test_a_run_that_is_cut_goes_on_to_the_same_result(tmp_path: Path) -> None:
     given = training(model=partial(Reader, carries=True), task=Sums(carries=True), steps=60, evaluate_every=20)
     whole = trained(tmp_path / "whole", given)
-    parts, calls = {}, 0
-    with Store(tmp_path / "parts.sqlite") as store:
-        while not train([given], store, seconds=1e-3) and calls < 9:
-            calls += 1
-        parts = {row.key: row for row in store.rows()}
-    assert 1 < calls < 9
-    assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+    calls, parts = in_portions(tmp_path / "parts.sqlite", given, seconds=1e-3)
+    assert calls > 1
+    assert parts == {key: row.digest for key, row in whole.items()}
+
+
+def in_portions(path: Path, given: NetworkTraining, **options: Any) -> tuple[int, dict[Any, str]]:
+    """Calls after which all runs are finished, and the digests of their rows."""
+    with Store(path) as store:
+        calls = next(calls for calls in range(1, 1000) if train([given], store, **options))
+        return calls, {row.key: row.digest for row in store.rows()}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("changes", [{}, {"model": partial(Reader, carries=True), "task": Sums(carries=True)}], ids=str)
+def test_a_call_without_time_makes_one_update_or_one_batch_of_an_evaluation(
+    tmp_path: Path, changes: dict[str, Any], threads: int
+) -> None:
+    given = training(seeds=(0, 1), steps=4, evaluate_every=2, **changes)
+    whole = trained(tmp_path / "whole", given)
+    calls, parts = in_portions(tmp_path / "parts.sqlite", given, seconds=1e-9, threads=threads)
+    assert calls == 2 * (3 * 2 * 2 + 4)  # runs · (evaluations · splits · batches + updates)
+    assert parts == {key: row.digest for key, row in whole.items()}
+
+
+SEEN: list[tuple[str, int]] = []
+
+
+@dataclass(frozen=True)
+class Noted(Sums):
+    """Sums whose evaluation batches are noted."""
+
+    def evaluation(self, split: Any, index: int, data: Any) -> Batch:
+        SEEN.append((split, index))
+        return super().evaluation(split, index, data)
+
+
+def test_an_evaluation_that_is_cut_goes_on_at_its_next_batch(tmp_path: Path) -> None:
+    SEEN.clear()
+    in_portions(tmp_path / "parts.sqlite", training(task=Noted(), seeds=(0,), steps=2, evaluate_every=2), seconds=1e-9)
+    expected = [(split, index) for split in ("validation", "test") for index in range(2)]
+    assert [*expected, *expected] == SEEN
 
 
 RESTARTED: dict[str, Any] = {"steps": 24, "evaluate_every": 4, "restart": Plateau(improvement=0.9)}
@@ -235,11 +269,7 @@ def test_restarts_do_not_depend_on_neighbours_or_interruptions(tmp_path: Path) -
     whole, alone = trained(tmp_path / "whole", given), trained(tmp_path / "alone", training(seeds=(1,), **RESTARTED))
     assert sum(row.scores["restarts"] for row in whole.values()) > 1
     assert all(whole[key].digest == row.digest for key, row in alone.items())
-    with Store(tmp_path / "parts.sqlite") as store:
-        for _ in range(30):
-            if train([given], store, seconds=1e-4):
-                break
-        parts = {row.key: row.digest for row in store.rows()}
+    _, parts = in_portions(tmp_path / "parts.sqlite", given, seconds=1e-4)
     assert parts == {key: row.digest for key, row in whole.items()}
 
 
@@ -264,7 +294,8 @@ def test_the_time_of_a_run_that_is_cut_is_that_of_all_its_parts(tmp_path: Path) 
 def test_a_run_that_is_cut_goes_on_elsewhere_from_shards(tmp_path: Path) -> None:
     given = training(steps=40)
     with Store(tmp_path / "here.sqlite") as store:
-        assert not train([given], store, seconds=1e-3)
+        for _ in range(15):  # one batch for each run at least, and then an update
+            assert not train([given], store, seconds=1e-9)
         store.export(tmp_path / "portion.sqlite", unfinished=True)
     shards = cut(tmp_path / "portion.sqlite", size=20_000, most=50)
     join(shards, tmp_path / "joined.sqlite")

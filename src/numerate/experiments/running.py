@@ -3,6 +3,7 @@
 import gc
 import logging
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from numerate.train.backends import check
 from numerate.train.trainer import lacking
 
 log = logging.getLogger("numerate")
+LEAST = 0.01
+"""Seconds of training in any case: a call whose time is up before it trains makes one step."""
 
 
 def run(
@@ -60,15 +63,18 @@ def run_work(
     seconds: float | None = None,
 ) -> ReportResult:
     """:func:`run` for a work list that is already made."""
+    end = None if seconds is None else time.monotonic() + seconds
     if on is None:
         check(backend, device, threads)
     Thread(target=import_module, args=["scipy.stats"]).start()  # the report's; training need not wait for it
     with _fewer_collections(), Store(Path(out) / "results.sqlite") as store:
         _make_folder(work.experiment, out)  # before anything is trained
         engine = open_engine(on, device, threads, workers, Path(out) / "jobs")
-        given = {"experiment": work.experiment.id, "progress": progress, "seconds": seconds}
         if engine is None:
             _check_data(work, store)
+        left = None if end is None else max(end - time.monotonic(), LEAST)  # large data sets take some to check
+        given = {"experiment": work.experiment.id, "progress": progress, "seconds": left}
+        if engine is None:
             (place,) = listed_devices(device)
             train(work.trainings, store, **given, backend=backend, device=place, threads=threads)
         else:
@@ -94,6 +100,12 @@ def _check_data(work: Work, store: Store) -> None:
 def report(experiment: str | Experiment, options: Options | None = None, out: str | Path = "results") -> ReportResult:
     """Write the report of an experiment from the runs that are finished, without training."""
     return report_work(_work(experiment, options), out)
+
+
+def is_unfinished(work: Work, out: str | Path) -> bool:
+    """Whether some of its runs are yet to be trained."""
+    with Store(Path(out) / "results.sqlite") as store:
+        return bool(work.keys) and len(store.missing(work.keys)) > 0
 
 
 class Unfinished(ValueError):

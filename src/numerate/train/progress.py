@@ -70,6 +70,10 @@ class Reporter:
     def time_is_up(self) -> bool:
         return self.end is not None and time.perf_counter() >= self.end
 
+    def end_now(self) -> None:
+        """What could be begun next would end too late."""
+        self.end = time.perf_counter()
+
     def show(self, label: str, backend: str) -> None:
         if self.tell:
             fraction = (self.done_steps + sum(self.under_way.values())) / self.steps

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -35,6 +35,7 @@ MOST_KEPT = 1_000_000
 AT_ONCE = 8
 """Runs of a group on a CPU, each computed by itself; threads share them."""
 _CHUNK_SECONDS = 0.5  # a call for an end is answered after about so long
+_LATE = 2.0  # seconds by which an update may end after the time is up; a longer one is left for the next call
 _SAVING = 0.05  # largest share of the time that writing checkpoints may take
 
 
@@ -153,6 +154,7 @@ class NetworkGroup:
         self.name = hashlib.sha256(repr((self.keys, self.backend)).encode()).hexdigest()[:24]
         self.size = together(self.training, self.training.build(self.training.seeds[0]), device)
         self.seconds_each = 0.0
+        self.longest = 0.0  # seconds of a stack's last chunk
         self.warm = False  # whether this process has trained them for a while
         self.workers = workers
 
@@ -175,7 +177,7 @@ class NetworkGroup:
             places = {run.seed % size: run for run in self.runs}
             stack = Stack([places.get(place, self.runs[0]) for place in range(size)], self.device)
             try:
-                stack.evaluate("validation")
+                stack.point(0.0)
                 self.places = np.array([run.seed % size for run in self.runs])
                 return [stack]
             except (RuntimeError, NotImplementedError) as error:
@@ -193,24 +195,22 @@ class NetworkGroup:
         """From the first update, or the last checkpoint, to rows in the store.
 
         Yields what is to be computed, part by part: the caller calls each, in a thread if it likes, before it asks for
-        the next. Store and report are used in between, by the caller's own thread. When ``report.time_is_up()``, the
-        state is saved and nothing more is done. Every call trains a little, so repeated short calls finish.
+        the next. Store and report are used in between, by the caller's own thread. When ``report.time_is_up()``, a part
+        ends after the update or evaluation batch it is at, the state is saved and nothing more is done. Every call
+        computes an update or a batch, so repeated short calls finish.
         """
-        saved = time.perf_counter()
+        saved, self.end = time.perf_counter(), report.end
         yield self.prepare
         self._restore_or_start()
         self.started = saved - self.seconds_before
         report.resume(self.name, self.done * len(self.runs))
-        pause, steps, trained = checkpoint_seconds, self.training.steps, False
-        while True:
-            if self.done == self._due():
-                yield self._evaluate
-                if self.done == steps or self.over.all():
-                    break
-                yield self._restart_stuck
+        pause, steps, begun = checkpoint_seconds, self.training.steps, False
+        while not self._is_finished():
             now = time.perf_counter()
-            if trained and report.time_is_up():
+            evaluating = self.done == self._due()
+            if begun and not self._has_time(0.0 if evaluating else self.longest):
                 self._save()
+                report.end_now()
                 return
             if now - saved >= pause:
                 self._save()
@@ -218,8 +218,8 @@ class NetworkGroup:
                 pause = max(checkpoint_seconds, (saved - now) / _SAVING)
             report.under_way[self.name] = self.done * len(self.runs)
             report.show(self.label, self.backend)
-            yield self._train
-            trained = True
+            yield self._evaluate if evaluating else self._train
+            begun = True
         rows = self._rows(time.perf_counter() - self.started)
         with self.store.transaction():
             self.store.add(rows)
@@ -234,17 +234,28 @@ class NetworkGroup:
 
     def _due(self) -> int:
         """The update before which the next evaluation takes place."""
-        return min(len(self.curves["validation"]) * self.training.evaluate_every, self.training.steps)
+        return self._moment(len(self.curves["validation"]))
+
+    def _moment(self, point: int) -> int:
+        """The update before which a point of the curves lies."""
+        return min(point * self.training.evaluate_every, self.training.steps)
+
+    def _is_finished(self) -> bool:
+        """Whether the last evaluation has been done: that after all updates, or the first with no run left."""
+        points = len(self.curves["validation"])
+        evaluated = points > 0 and self.done == self._moment(points - 1)
+        return evaluated and bool(self.done == self.training.steps or self.over.all())
 
     def _train(self) -> None:
-        most = CHUNK if self.seconds_each == 0 else max(1, int(_CHUNK_SECONDS / self.seconds_each))
-        most = min(most, 10) if self.seconds_each == 0 else min(most, CHUNK)
-        end = min(self._due(), self.done + most)
-        if epoch := self.training.task.epoch:
-            end = min(end, (self.done // epoch + 1) * epoch)
-        start, count, began = self.done, end - self.done, time.perf_counter()
+        """A chunk of updates, or as much of it as there is time for."""
+        start, count, began, before = self.done, self._count(), time.perf_counter(), len(self.found)
         errors = self._placed(self.curves["validation"][-1]).tolist()
-        found = self._over_stacks(lambda stack, part: self.computed(stack, "chunk", start, count, errors[part]))
+        found = self._all_found("chunk", lambda part: (start, count, errors[part]))
+        spent, done = time.perf_counter() - began, len(self.stacks if found else self.found) - before
+        self.seconds_each = spent / count * len(self.stacks) / done
+        self.longest = spent / -(-done // self.threads)
+        if not found:
+            return
         losses, norms, ended = (
             np.concatenate([part[name] for part in found], -1)[..., self.places]
             for name in ("losses", "norms", "ended")
@@ -253,10 +264,49 @@ class NetworkGroup:
         self.diverged = np.where(fresh, ended, self.diverged)
         self.until = np.where(fresh, ended + 1, self.until)
         self.log.add(start, losses, norms, self.until)
-        self.done, self.seconds_each = end, (time.perf_counter() - began) / count
+        self.done = start + count
         if self.workers is not None and self.warm:  # the first chunk may have waited for a compiler
             self.workers.expect(self.seconds_each * (self.training.steps - self.done))
         self.warm = True
+
+    def _count(self) -> int:
+        """Updates of a chunk: those of the one under way, or as many as take about _CHUNK_SECONDS, at first one."""
+        for part in self.found.values():
+            return len(part["losses"])
+        most = max(1, min(CHUNK, int(_CHUNK_SECONDS / self.seconds_each))) if self.seconds_each else 1
+        end = min(self._due(), self.done + most)
+        if epoch := self.training.task.epoch:
+            end = min(end, (self.done // epoch + 1) * epoch)
+        return end - self.done
+
+    def _all_found(self, method: str, arguments: Callable[[slice], Sequence[Any]]) -> list[dict[str, np.ndarray]]:
+        """What a method of each stack gives for ``arguments(its members)``; nothing until all are there.
+
+        When the time is up, stacks that have not begun are left for the next call, all but one.
+        """
+        first = next(k for k in range(len(self.stacks)) if k not in self.found)
+        longest = self.longest if method == "chunk" else 0.0  # an evaluation pauses by itself
+
+        def work(k: int, part: slice) -> None:
+            if k in self.found or (k != first and not self._has_time(longest)):
+                return
+            if found := self.computed(self.stacks[k], method, *arguments(part)):
+                self.found[k] = dict(found)
+
+        self._over_stacks(work)
+        if len(self.found) < len(self.stacks):
+            return []
+        found, self.found = [self.found[k] for k in range(len(self.stacks))], {}
+        return found
+
+    def _left(self) -> float | None:
+        """Seconds until the end of the call; None: it has none."""
+        return None if self.end is None else max(0.0, self.end - time.perf_counter())
+
+    def _has_time(self, seconds: float) -> bool:
+        """Whether a call that has done something begins what takes so many seconds."""
+        left = self._left()
+        return left is None or (left > 0 and left + _LATE >= seconds)
 
     def _placed(self, values: np.ndarray) -> np.ndarray:
         """Values of the runs as values of all members of the stacks; those that only fill a stack get the first."""
@@ -268,13 +318,14 @@ class NetworkGroup:
         """As :meth:`_placed`."""
         return torch.from_numpy(self._placed(values)).to(self.device)
 
-    def _over_stacks(self, work: Callable[[Stack, slice], Any]) -> list[Any]:
-        """``work(stack, which members it has)`` for each; threads share the stacks on a CPU."""
+    def _over_stacks(self, work: Callable[[int, slice], None]) -> None:
+        """``work(which stack, which members it has)`` for each; threads share the stacks on a CPU."""
         threads = 1 if kind_of(self.device).asynchronous else min(self.threads, len(self.stacks))
         if threads == 1:
-            return list(map(work, self.stacks, self._parts()))
+            list(map(work, range(len(self.stacks)), self._parts()))
+            return
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            return list(pool.map(work, self.stacks, self._parts()))
+            list(pool.map(work, range(len(self.stacks)), self._parts()))
 
     def computed(self, stack: Stack, method: str, *arguments: Any) -> Mapping[str, np.ndarray]:
         """What a method of a stack gives, by a worker process if one is idle, else by this process."""
@@ -299,7 +350,10 @@ class NetworkGroup:
     # Evaluation
 
     def _evaluate(self) -> None:
-        found = self._over_stacks(lambda stack, _: self.computed(stack, "point"))
+        """A point of the curves, or as much of it as there is time for."""
+        found = self._all_found("point", lambda _: (self._left(),))
+        if not found:
+            return
         point = {name: np.concatenate([part[name] for part in found])[self.places] for name in found[0]}
         point |= self.log.read()
         for name, values in point.items():
@@ -311,6 +365,8 @@ class NetworkGroup:
         for stack, best, part in zip(self.stacks, self.best, self._parts()):
             best.copy_(torch.where(chosen[part], stack.state.parameters, best))
         self._stop_early()
+        if not self._is_finished():
+            self._restart_stuck()
 
     def _stop_early(self) -> None:
         rule = self.training.stop
@@ -340,7 +396,8 @@ class NetworkGroup:
 
     @cached_property
     def _errors_of_zero(self) -> np.ndarray:
-        return np.concatenate([stack.errors_of_zero().double().cpu().numpy() for stack in self.stacks])
+        """Those of one stack are those of all: they are evaluated on the same batches."""
+        return self.stacks[0].errors_of_zero().double().cpu().numpy().repeat(len(self.stacks))
 
     def _is_solved(self) -> np.ndarray:
         if self.training.task.judged == "train":
@@ -364,10 +421,12 @@ class NetworkGroup:
         self.until, self.diverged = np.full(count, np.inf), np.full(count, -1)
         self.restarts, self.since = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.done, self.seconds_before = 0, 0.0
+        self.found: dict[int, dict[str, np.ndarray]] = {}  # of the stacks that have done the part under way
         checkpoint = self.store.load_checkpoint(self.name)
         if checkpoint is None:
             return
-        if fits(checkpoint.arrays, self._saved() | dict.fromkeys([*self.log.arrays(), "curve/validation"])):
+        curves = ["curve/validation"] if checkpoint.meta["step"] else []  # the first evaluation may be under way
+        if fits(checkpoint.arrays, self._saved() | dict.fromkeys([*self.log.arrays(), *curves])):
             self._restore(checkpoint.arrays, checkpoint.meta)
         else:
             name = self.label or shown_name(self.training)
@@ -382,9 +441,13 @@ class NetworkGroup:
             own = {name.removeprefix(f"{k}/"): value for name, value in arrays.items() if name.startswith(f"{k}/")}
             stack.restore(own)
             self.best[k].copy_(torch.from_numpy(np.array(own["best"])))
-        self.curves = {name[6:]: list(np.array(v)) for name, v in arrays.items() if name.startswith("curve/")}
+        self.curves |= {name[6:]: list(np.array(v)) for name, v in arrays.items() if name.startswith("curve/")}
         self.log.restore(arrays)
+        for name in (name for name in arrays if name.startswith("found/")):
+            _, k, what = name.split("/", 2)
+            self.found.setdefault(int(k), {})[what] = np.array(arrays[name])
         self.done, self.seconds_before = meta["step"], meta["seconds"]
+        self.longest = meta.get("longest", 0.0)
 
     def _saved(self) -> dict[str, Any]:
         """All that a checkpoint holds but the curves and the log."""
@@ -404,7 +467,9 @@ class NetworkGroup:
         arrays = self._saved() | {f"curve/{name}": np.stack(values) for name, values in self.curves.items() if values}
         seconds = time.perf_counter() - self.started
         meta = {"step": self.done, "keys": self.keys, "seconds": seconds, "steps": self.training.steps}
+        meta["longest"] = self.longest
         meta["experiment"] = self.experiment
+        arrays |= {f"found/{k}/{name}": value for k, part in self.found.items() for name, value in part.items()}
         self.store.checkpoint(self.name, arrays | self.log.arrays(), meta)
 
     # Rows

@@ -4,6 +4,7 @@ A stack of one run is computed as it is written. A larger one is the same functi
 parameters for each run. On a GPU an update, its data and its log are one CUDA graph.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
@@ -27,11 +28,13 @@ from numerate.train.networks.flat import Layout
 from numerate.train.networks.gpu_streams import recording_stream
 from numerate.train.networks.member import Carried, Member, Tensors
 from numerate.train.networks.specification import NetworkRun
+from numerate.train.networks.sums import Sums
 from numerate.train.schedules import rate_factors
 from numerate.train.stack import PenaltyScales
 
 CHUNK = 1000
 """Most updates between two looks at the log."""
+SPLITS: tuple[HeldOut, ...] = ("validation", "test")
 _WARM_UP = 3  # updates before a graph is recorded, as torch asks for
 _recording, _reading = Lock(), Lock()
 
@@ -52,6 +55,7 @@ class Stack:
         self.member = Member(self.training, device)
         self.layout = Layout(self.member.model.model)
         self._make_start()
+        self.sums: dict[HeldOut, Sums] = {split: Sums() for split in SPLITS}
         settings = [run.training.optimiser for run in runs]
         self.seeds = torch.tensor([run.seed for run in runs], device=device)
         self.rate = torch.tensor([[adam.rate] for adam in settings], device=device)
@@ -133,12 +137,19 @@ class Stack:
         return len(self.runs)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that updates change, for :meth:`restore` here or in another process."""
-        return {name: value.cpu().numpy() for name, value in self._changing().items()}
+        """All that updates change, and how far an evaluation is, for :meth:`restore` here or in another process."""
+        arrays = {name: value.cpu().numpy() for name, value in self._changing().items()}
+        for split, sums in self.sums.items():
+            arrays |= {f"sums/{split}/{name}": value for name, value in sums.arrays().items()}
+        return arrays
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         for name, into in self._changing().items():
             into.copy_(torch.from_numpy(np.array(arrays[name])))
+        for split in SPLITS:
+            start = f"sums/{split}/"
+            own = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
+            self.sums[split] = Sums.restored(own, self.device)
 
     def _changing(self) -> Tensors:
         return vars(self.state) | {f"carried{number}": entry for number, entry in enumerate(self.carried)}
@@ -234,30 +245,48 @@ class Stack:
 
     # Evaluation
 
-    def point(self) -> dict[str, np.ndarray]:
-        """A point of the curves of held-out errors and of sparsity; name -> (S,)."""
+    @torch.no_grad()
+    def point(self, seconds: float | None = None) -> dict[str, np.ndarray]:
+        """A point of the curves of held-out errors and of sparsity; name -> (S,).
+
+        After so many seconds, and one batch at least, the evaluation pauses: nothing is found, and the next call goes
+        on. How far it is is among :meth:`arrays`.
+        """
+        values, began, going = self._values(), time.perf_counter(), False
+        for split, sums in self.sums.items():
+            while sums.batches < self.task.evaluations(split):
+                if going and seconds is not None and time.perf_counter() - began >= seconds:
+                    return {}
+                self._add(sums, split, values, self.records_evaluations)
+                if seconds is not None and kind_of(self.device).asynchronous:
+                    torch.cuda.current_stream(self.device).synchronize()
+                going = True
         curves = {}
-        for split in ("validation", "test"):
-            for name, value in self.evaluate(split).items():
+        for split, sums in self.sums.items():
+            for name, value in sums.means().items():
                 curves[split if name == "error" else f"{split}_{name}"] = value.cpu().numpy()
+            self.sums[split] = Sums()
         return curves | {"sparsity": self.sparsity().float().cpu().numpy()}
 
     @torch.no_grad()
     def evaluate(self, split: HeldOut, parameters: Tensor | None = None) -> Tensors:
         """The task's measures on a split, as means; name -> (S,)."""
-        values = self.layout.views(self.state.parameters if parameters is None else parameters) | self.fixed
-        totals: dict[str, Tensor] = {}
-        carried: Carried | None = None
-        for index in range(self.task.evaluations(split)):
-            batch = self._held_out(split, index)
-            carried = self._start(values, batch) if carried is None else carried
-            if parameters is None and self.records_evaluations:
-                found = self._replayed(values, batch)
-            else:
-                found, carried = self._measures(values, carried, batch)
-            for name, value in found.items():
-                totals[name] = totals[name] + value.double() if name in totals else value.double()
-        return {name: (value[:, 0] / value[:, 1]).float() for name, value in totals.items()}
+        sums, values = Sums(), self._values(parameters)
+        while sums.batches < self.task.evaluations(split):
+            self._add(sums, split, values, parameters is None and self.records_evaluations)
+        return sums.means()
+
+    def _values(self, parameters: Tensor | None = None) -> Tensors:
+        return self.layout.views(self.state.parameters if parameters is None else parameters) | self.fixed
+
+    def _add(self, sums: Sums, split: HeldOut, values: Tensors, recorded: bool) -> None:
+        """The next batch of an evaluation."""
+        batch = self._held_out(split, sums.batches)
+        carried = self._start(values, batch) if sums.carried is None else sums.carried
+        if recorded:
+            sums.add(self._replayed(values, batch), carried)
+        else:
+            sums.add(*self._measures(values, carried, batch))
 
     def errors_of_zero(self) -> Tensor:
         """The validation error of a network that answers 0; (S,)."""
@@ -302,7 +331,7 @@ class Stack:
     @torch.no_grad()
     def sparsity(self) -> Tensor:
         """The sparsity error of every run, (S,)."""
-        values = self.layout.views(self.state.parameters) | self.fixed
+        values = self._values()
         return torch.stack([self.member.sparsity({k: v[s] for k, v in values.items()}) for s in range(len(self))])
 
     def _measures(self, values: Tensors, carried: Carried, batch: Batch) -> tuple[Tensors, Carried]:
@@ -326,7 +355,7 @@ class Stack:
         self._epoch = -1
         self._begin_epoch(0)
         batch = self.task.batch(self.seeds[0], self.step, self.data | _only(self.order))
-        return self._start(self.layout.views(self.state.parameters) | self.fixed, batch)
+        return self._start(self._values(), batch)
 
 
 def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Callable[[], None], Any]:
