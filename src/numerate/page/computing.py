@@ -107,7 +107,7 @@ def compare(work: Work, records: Records, path: Path) -> Data:
 
 
 def _claims(claims: Iterable[Claim]) -> list[Data]:
-    return [{"text": claim.text, "ours": claim.ours, "word": claim.word} for claim in claims]
+    return [{"said": claim.said, "test": claim.test, "ours": claim.ours, "word": claim.word} for claim in claims]
 
 
 def draw(work: Work, keys: Sequence[Key], path: Path) -> Data:

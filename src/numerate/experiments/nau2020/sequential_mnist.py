@@ -44,7 +44,7 @@ from numerate.units import (
 
 EXACT = "exact"
 """The network whose cell adds or multiplies exactly: its errors are what the thresholds are made of."""
-STEPS = {"smoke": 4, "quick": 1500}
+STEPS = {"smoke": 4, "quick": 500}
 QUICK_BATCH = {"product": 16, "sum": 4}
 """Sequences of a batch at quick size: many updates of few images teach more in a given time than few of many."""
 EPOCHS = 1001
