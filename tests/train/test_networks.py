@@ -511,6 +511,20 @@ def test_groups_side_by_side_on_a_gpu_give_the_runs_of_each_alone(tmp_path: Path
             assert row.digest == together[key].digest
 
 
+def test_a_stack_of_several_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, on a CPU."""
+    monkeypatch.setattr(group, "together", lambda training, model, device: 4)
+    given = training(model=Reader, task=Sums(), seeds=(0, 1, 2), steps=9)
+    whole, calls = trained(tmp_path / "whole", given), 0
+    with Store(tmp_path / "parts.sqlite") as store:
+        while not train([given], store, seconds=1e-6):
+            calls += 1
+            assert calls < 100
+        parts = {row.key: row for row in store.rows()}
+    assert calls > 9
+    assert {key: row.digest for key, row in parts.items()} == {key: row.digest for key, row in whole.items()}
+
+
 def test_rates_share_a_stack_where_their_seeds_do_not_meet() -> None:
     def keys(*seeds: tuple[int, ...]) -> dict[Any, NetworkRun]:
         given = [training(seeds=some, optimiser=Adam(10.0**-k)) for k, some in enumerate(seeds, 2)]

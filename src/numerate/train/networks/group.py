@@ -177,7 +177,7 @@ class NetworkGroup:
             places = {run.seed % size: run for run in self.runs}
             stack = Stack([places.get(place, self.runs[0]) for place in range(size)], self.device)
             try:
-                stack.point(0.0)
+                stack.try_batch()
                 self.places = np.array([run.seed % size for run in self.runs])
                 return [stack]
             except (RuntimeError, NotImplementedError) as error:

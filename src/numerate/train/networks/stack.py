@@ -269,6 +269,11 @@ class Stack:
         return curves | {"sparsity": self.sparsity().float().cpu().numpy()}
 
     @torch.no_grad()
+    def try_batch(self) -> None:
+        """Evaluate one batch, of which nothing is kept. Raises what ``vmap`` does if it cannot follow the network."""
+        self._add(Sums(), "validation", self._values(), self.records_evaluations)
+
+    @torch.no_grad()
     def evaluate(self, split: HeldOut, parameters: Tensor | None = None) -> Tensors:
         """The task's measures on a split, as means; name -> (S,)."""
         sums, values = Sums(), self._values(parameters)
