@@ -112,7 +112,8 @@ class Trainer:
     def __call__(self, count: int) -> Tensor:
         if self.done % self.epoch + count > self.epoch:
             self.done = (self.done // self.epoch + 1) * self.epoch
-        found = self.group._over_stacks(lambda stack, part: stack.train(self.done, count, self.errors[part])[0][-1])
+        stacks = self.group.stacks
+        found = self.group._over_stacks(lambda k, part: stacks[k].train(self.done, count, self.errors[part])[0][-1])
         self.done += count
         return torch.cat(found)[torch.from_numpy(self.group.places)]
 

@@ -163,7 +163,7 @@ def trained(case: Case, models: int, threads: int) -> Update:
 
     def update() -> None:
         start = PER_ROUND * next(done)
-        group._over_stacks(lambda stack, _: group.computed(stack, "chunk", start, PER_ROUND, [0.0] * len(stack)))
+        group._over_stacks(lambda k, _: group.computed(group.stacks[k], "chunk", start, PER_ROUND, [0.0]))
 
     return update
 

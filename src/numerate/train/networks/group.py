@@ -318,14 +318,13 @@ class NetworkGroup:
         """As :meth:`_placed`."""
         return torch.from_numpy(self._placed(values)).to(self.device)
 
-    def _over_stacks(self, work: Callable[[int, slice], None]) -> None:
+    def _over_stacks(self, work: Callable[[int, slice], Any]) -> list[Any]:
         """``work(which stack, which members it has)`` for each; threads share the stacks on a CPU."""
         threads = 1 if kind_of(self.device).asynchronous else min(self.threads, len(self.stacks))
         if threads == 1:
-            list(map(work, range(len(self.stacks)), self._parts()))
-            return
+            return list(map(work, range(len(self.stacks)), self._parts()))
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            list(pool.map(work, range(len(self.stacks)), self._parts()))
+            return list(pool.map(work, range(len(self.stacks)), self._parts()))
 
     def computed(self, stack: Stack, method: str, *arguments: Any) -> Mapping[str, np.ndarray]:
         """What a method of a stack gives, by a worker process if one is idle, else by this process."""
