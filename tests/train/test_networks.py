@@ -20,7 +20,7 @@ from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Plateau, Settings, Stop, train
-from numerate.train.networks import adam, group
+from numerate.train.networks import adam, group, grouping
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import Stack
@@ -531,12 +531,12 @@ def test_rates_share_a_stack_where_their_seeds_do_not_meet() -> None:
         return {key: NetworkRun(one, key.seed) for one in given for key in one.run_keys()}
 
     def found(*seeds: tuple[int, ...]) -> list[list[int]]:
-        return [[key.seed for key in stack] for stack in group.stacks(keys(*seeds), 16)]
+        return [[key.seed for key in stack] for stack in grouping.stacks(keys(*seeds), 16)]
 
     assert found((0, 1, 2), (3, 4, 5), (6, 7, 20)) == [[0, 1, 2, 3, 4, 5, 6, 7], [20]]
     assert found((0, 1), (0, 1)) == [[0, 1], [0, 1]]
     later = {key: run for key, run in keys((0, 1), (1, 2), (1,)).items() if key.seed != 0}
-    assert [[key.seed for key in stack] for stack in group.stacks(later, 4)] == [[1, 2], [1], [1]]
+    assert [[key.seed for key in stack] for stack in grouping.stacks(later, 4)] == [[1, 2], [1], [1]]
 
 
 @on_gpu

@@ -18,7 +18,7 @@ from numerate.train.allocator import keep_freed_memory
 from numerate.train.backends import check
 from numerate.train.group import MEASURED_AT_ONCE, Group, cached_loop
 from numerate.train.networks.group import NetworkGroup, exact_products
-from numerate.train.networks.group import groups as network_groups
+from numerate.train.networks.grouping import groups as network_groups
 from numerate.train.networks.side_by_side import train_groups
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
 from numerate.train.networks.workers import Workers

@@ -10,6 +10,7 @@
 ``log``                 what is noted of every update: means for the curves, and when a run is solved
 ``capture``             operations in a form that a CUDA graph can record
 ``workers``             processes that share the runs of a group on a CPU
+``grouping``            which runs are trained together
 ``convolution``         convolutions of stacked networks as matrix products
 ``cuda_adam``           Adam as one kernel on a GPU
 ``group``               a stack from its first update, or a checkpoint, to rows in the store

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from numerate.devices import kind_of
-from numerate.recurrent import Recurrent
 from numerate.results import Key, Provenance, Row, canonical
 from numerate.results.outcome import below_threshold, best_points
 from numerate.torch_internals import cudnn_rnn_precision, set_cudnn_rnn_precision
 from numerate.train.backends import notice
+from numerate.train.networks.grouping import together
 from numerate.train.networks.log import Log
-from numerate.train.networks.specification import NetworkRun, NetworkTraining
+from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import CHUNK, Stack
 from numerate.train.networks.workers import LARGEST, NoneIdle, Refused, Runs, Workers
 from numerate.train.sink import RunSink, fits
@@ -32,82 +32,9 @@ MOST_POINTS = 200
 """Longer curves are thinned before they are stored; what is read off them is computed from all points."""
 MOST_KEPT = 1_000_000
 """Numbers of a network of which final and best weights are both stored; of larger ones the best alone."""
-AT_ONCE = 8
-"""Runs of a group on a CPU, each computed by itself; threads share them."""
 _CHUNK_SECONDS = 0.5  # a call for an end is answered after about so long
 _LATE = 2.0  # seconds by which an update may end after the time is up; a longer one is left for the next call
 _SAVING = 0.05  # largest share of the time that writing checkpoints may take
-
-
-def together(training: NetworkTraining, model: nn.Module, device: str) -> int:
-    """How many runs a GPU computes at once: 1, 4, 10 or 16, by the work of an update alone.
-
-    A stack is of one form, so that configurations which differ in rates and limits share it if their seeds do not meet.
-    It is always filled up to that number, and a seed has its place in it. So the bits of a run do not depend on which
-    others there are.
-    """
-    if not kind_of(device).asynchronous or training.restart is not None:
-        return 1
-    count = sum(p.numel() for p in model.parameters())
-    work = count * training.task.batch_size
-    if _recurrent_parameters(model) < 0.05 * count:
-        return (16 if work <= 1e7 else 10) if work <= 1e8 else 1
-    return 16 if work <= 1e6 else 4 if work <= 4e6 else 1
-
-
-def _recurrent_parameters(model: nn.Module) -> int:
-    layers = [module for module in model.modules() if isinstance(module, Recurrent)]
-    return sum(p.numel() for p in {p for layer in layers for p in layer.parameters()})
-
-
-def groups(runs: dict[Key, NetworkRun], device: str) -> Iterator[dict[Key, NetworkRun]]:
-    """Runs of equal form together, as many as are trained at once."""
-    forms = {id(training): training.form for training in {id(r.training): r.training for r in runs.values()}.values()}
-    alike: dict[object, dict[Key, NetworkRun]] = {}
-    for key, run in runs.items():
-        alike.setdefault(forms[id(run.training)], {})[key] = run
-    for group in alike.values():
-        example = next(iter(group.values())).training
-        size = together(example, checked_model(example), device)
-        if kind_of(device).asynchronous:
-            yield from stacks(group, size)
-        else:
-            keys = list(group)
-            yield from ({key: group[key] for key in keys[i : i + AT_ONCE]} for i in range(0, len(keys), AT_ONCE))
-
-
-def stacks(group: dict[Key, NetworkRun], size: int) -> list[dict[Key, NetworkRun]]:
-    """Runs of one form in stacks of ``size`` places; a run goes to the first one in which its seed's place is free."""
-    found: dict[int, list[dict[int, Key]]] = {}
-    for key in group:
-        block, place = divmod(key.seed, size)
-        of_block = found.setdefault(block, [])
-        free = next((stack for stack in of_block if place not in stack), None)
-        if free is None:
-            free = {}
-            of_block.append(free)
-        free[place] = key
-    return [{key: group[key] for key in stack.values()} for of_block in found.values() for stack in of_block]
-
-
-def checked_model(training: NetworkTraining) -> nn.Module:
-    """The network of the first seed. Raises ValueError if it cannot be trained on the task."""
-    name, task = shown_name(training), training.task
-    try:
-        model = training.build(training.seeds[0])
-    except Exception as error:
-        sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
-        raise ValueError(f"{name} cannot make a network of {sizes}: {error}") from error
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
-    if not any(p.requires_grad for p in model.parameters()):
-        raise ValueError(f"{name} has no parameters to train")
-    if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
-        raise ValueError(f"{name} has parameters of type {', '.join(others)}, but training is in torch.float32")
-    training.optimiser.groups(k for k, p in model.named_parameters() if p.requires_grad)  # raises for unknown names
-    if task.carries and not hasattr(model, "initial_state"):
-        raise ValueError(f"{name} has no initial_state(x), which {type(task).__name__} needs: it carries the state")
-    return model
 
 
 @contextmanager
