@@ -22,6 +22,7 @@ from numerate.tasks import (
     VariableCopying,
 )
 from numerate.tasks.batches import Batch
+from numerate.tasks.online import step_losses
 from numerate.tasks.pixels import PERMUTATIONS, bit_reversal
 
 BLANK, MARKER = 8, 9
@@ -60,6 +61,21 @@ def test_a_batch_depends_on_seed_and_step_alone_and_stacks(task):
         assert torch.equal(stacked[1][row], single.y)
     assert not torch.equal(stacked[0][0], stacked[0][1])
     assert not torch.equal(stacked[0][0], stacked[0][2])
+
+
+@pytest.mark.parametrize("classes", [2, 9, 16, 17, 50])
+def test_losses_of_steps_are_those_of_the_definition(classes):
+    """log(sum exp z) - z of the target, and its gradient softmax(z) - 1 at the target."""
+    logits = (5 * torch.randn(7, 3, classes)).requires_grad_()
+    targets = torch.randint(classes, (7, 3))
+    found = step_losses(logits, targets)
+    z = logits.detach().double()
+    chosen = torch.nn.functional.one_hot(targets, classes)
+    torch.testing.assert_close(found.double(), z.exp().sum(-1).log() - (z * chosen).sum(-1), rtol=1e-5, atol=1e-5)
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(
+        gradient.double(), z.exp() / z.exp().sum(-1, keepdim=True) - chosen, rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)

@@ -20,7 +20,7 @@ from numerate.results.shards import cut, join
 from numerate.streams import Domain, uniform
 from numerate.tasks.batches import Batch
 from numerate.train import Adam, NetworkTraining, Penalty, Plateau, Settings, Stop, train
-from numerate.train.networks import adam, group, grouping
+from numerate.train.networks import group, grouping
 from numerate.train.networks.log import Log
 from numerate.train.networks.specification import NetworkRun
 from numerate.train.networks.stack import Stack
@@ -447,34 +447,6 @@ def test_the_kernel_draws_the_numbers_of_the_stream(count: int, first: int) -> N
     assert torch.equal(drawn(*moved).cpu(), expected)
     each = torch.func.vmap(lambda seed: drawn(seed, *moved[1:]))(moved[0])
     assert torch.equal(each.cpu(), expected)
-
-
-@on_gpu
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("limited", [False, True])
-def test_the_kernel_updates_as_the_plain_form(limited: bool, own: bool) -> None:
-    from numerate.train.networks.cuda_adam import update_
-
-    torch.manual_seed(0)
-    limits = (torch.full((96,), -0.1).cuda(), torch.full((96,), 0.2).cuda()) if limited else None
-    plain = adam.State.start(torch.randn(4, 96).cuda())
-    plain.frozen[2] = True
-    betas = torch.tensor([0.9, 0.999]).cuda()
-    rate = torch.full((4, 1), 0.01).cuda()
-    if own:  # settings for each number
-        betas, rate = betas.unsqueeze(-1) * torch.linspace(0.5, 1, 96).cuda(), 0.02 * torch.rand(4, 96).cuda()
-    kernel = adam.State(*(value.clone() for value in vars(plain).values()))
-    for step in range(5):
-        gradient = torch.randn(4, 96).cuda()
-        gradient[1, 7] = torch.inf if step == 3 else 0.0
-        rest = (
-            gradient, torch.tensor(step).cuda(), rate, 1 - betas ** (step + 1), Adam(), limits, betas if own else None,
-        )  # fmt: skip
-        adam.update_(plain, *rest)
-        update_(kernel, *rest)
-    for name, value in vars(plain).items():
-        torch.testing.assert_close(getattr(kernel, name), value, rtol=1e-5, atol=1e-7)
-    assert kernel.ended.tolist() == [-1, 3, -1, -1]
 
 
 def by_seed(path: Path, given: NetworkTraining, device: str) -> dict[int, Row]:

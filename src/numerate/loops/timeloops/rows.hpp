@@ -59,14 +59,34 @@ static INLINE V among(V value, R neutral, Part part) {
   return load(numbers, Whole{});
 }
 
+// The upper half of the first 2 * `half` lanes at the place of the lower one; what is beyond does not matter.
+template <int half>
+static INLINE V upper_lanes(V value) {
+#if LANES == 16
+  return __builtin_shufflevector(value, value, half, half + 1, (half + 2) % 16, (half + 3) % 16, (half + 4) % 16,
+                                 (half + 5) % 16, (half + 6) % 16, (half + 7) % 16, 0, 0, 0, 0, 0, 0, 0, 0);
+#elif LANES == 8
+  return __builtin_shufflevector(value, value, half, half + 1, (half + 2) % 8, (half + 3) % 8, 0, 0, 0, 0);
+#elif LANES == 4
+  return __builtin_shufflevector(value, value, half, half + 1, 0, 0);
+#else
+  return __builtin_shufflevector(value, value, half, 0);
+#endif
+}
+
 // All lanes put together by `join`, pairwise.
 template <class Join>
 static INLINE R across(V value, const Join &join) {
-  R numbers[LANES];
-  store(numbers, value, Whole{});
-  for (int half = LANES / 2; half; half /= 2)
-    for (int lane = 0; lane < half; lane++) numbers[lane] = join(c(numbers[lane]), c(numbers[lane + half]))[0];
-  return numbers[0];
+#if LANES == 16
+  value = join(value, upper_lanes<8>(value));
+#endif
+#if LANES >= 8
+  value = join(value, upper_lanes<4>(value));
+#endif
+#if LANES >= 4
+  value = join(value, upper_lanes<2>(value));
+#endif
+  return join(value, upper_lanes<1>(value))[0];
 }
 
 // body(j, lanes) for j = 0, LANES, ... up to `size`.

@@ -42,32 +42,40 @@ static INLINE V from_part(V gradient, V x, int sign) {
 static INLINE R from_part(R gradient, R x, int sign) {
   return SIGNS == 1 ? gradient : sign ? (x < 0 ? -gradient : R(0)) : (x > 0 ? gradient : R(0));
 }
-static INLINE R fifth(R x) { return x * x * x * x * (x < 0 ? -x : x); }
+static INLINE R fifth(R x) { return x * x * x * x * (x < 0 ? -x : x); }  // of its absolute value
+static INLINE V fifth(V x) { return (x * x) * (x * x) * abs(x); }
 static INLINE R slope_of_norm(R x) { return x * x * x * (x < 0 ? -x : x); }  // of the 5-norm, at a unit vector
 
-// The heads of a row. Those that write (kind 0) come before those that erase.
+// The heads of some rows. Those that write (kind 0) come before those that erase.
 struct Heads {
   int64_t k, s, r;
   R scale;
-  R *norms;    // 5-norms of all parts: of q (kind, sign), then of p (kind, head, sign)
-  R *lengths;  // of the directions (kind, head)
-  R *factors;  // strength / length, with the sign and scale of a kind
+  R *norms;    // 5-norms of all parts: of q (kind, sign), then of p (kind, head, sign); of all rows
+  R *lengths;  // of the directions (kind, head); of all rows
+  R *larger;   // as many
+  R *factors;  // strength / length, with the sign and scale of a kind; of one row, like all below
   R *w;        // what multiplies the parts of q, (kind, sign, s)
   R *dw;       // its gradient
+  R *powers;   // fifth powers of a part of all p
   bool fits[2];  // whether any direction of a kind is not 0
 
-  INLINE Heads(int64_t heads, int64_t memory, R scale_) : k(heads), scale(scale_) {
+  INLINE Heads(int64_t heads, int64_t memory, R scale_, int64_t rows) : k(heads), scale(scale_) {
     for (r = 1; r * r < heads * memory;) r++;
     s = r / k;
-    norms = numbers(2 * SIGNS * (1 + k) + 4 * k + 4 * SIGNS * s);
-    lengths = norms + 2 * SIGNS * (1 + k), factors = lengths + 2 * k, w = factors + 2 * k, dw = w + 2 * SIGNS * s;
+    norms = numbers(rows * (parts() + 4 * k) + 2 * k + 4 * SIGNS * s + 2 * r);
+    lengths = norms + rows * parts(), larger = lengths + rows * 2 * k, factors = larger + rows * 2 * k;
+    w = factors + 2 * k, dw = w + 2 * SIGNS * s, powers = dw + 2 * SIGNS * s;
   }
+  INLINE int64_t parts() const { return 2 * SIGNS * (1 + k); }
   INLINE int64_t width() const { return 2 * k + 4 * r; }
   INLINE const R *p(const R *z, int64_t head) const { return z + 2 * k + head * s; }
   INLINE const R *q(const R *z, int kind) const { return z + 2 * k + (2 + kind) * r; }
-  INLINE R norm_q(int kind, int sign) const { return norms[kind * SIGNS + sign]; }
-  INLINE R norm_p(int64_t head, int sign) const { return norms[(2 + head) * SIGNS + sign]; }
-  INLINE R product(int64_t head, int sign) const { return norm_p(head, sign) * norm_q(head >= k, sign); }
+  INLINE R norm_q(int64_t row, int kind, int sign) const { return norms[row * parts() + kind * SIGNS + sign]; }
+  INLINE R norm_p(int64_t row, int64_t head, int sign) const { return norms[row * parts() + (2 + head) * SIGNS + sign]; }
+  INLINE R product(int64_t row, int64_t head, int sign) const {
+    return norm_p(row, head, sign) * norm_q(row, head >= k, sign);
+  }
+  INLINE R length(int64_t row, int64_t head) const { return lengths[row * 2 * k + head]; }
   INLINE R signed_scale(int64_t head) const { return head < k ? scale : -scale; }
 
   INLINE void fifth_roots(R *of, int64_t count) const {
@@ -76,43 +84,52 @@ struct Heads {
     });
   }
 
-  INLINE void measure(const R *z) {
+  // Fifth powers of the norms of a row.
+  INLINE void measure_row(const R *z, R *sums) const {
     for (int sign = 0; sign < SIGNS; sign++) {
       for (int kind = 0; kind < 2; kind++) {
         V sum = {};
         over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
-          const V x = abs(part(load(q(z, kind) + j, lanes), sign)), square = x * x;
-          sum += square * square * x;
+          sum += fifth(part(load(q(z, kind) + j, lanes), sign));
         });
-        norms[kind * SIGNS + sign] = across(sum, add);
+        sums[kind * SIGNS + sign] = across(sum, add);
       }
+      over_units(2 * r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
+        store(powers + j, fifth(part(load(p(z, 0) + j, lanes), sign)), lanes);
+      });
       for (int64_t head = 0; head < 2 * k; head++) {
         R power = 0;
-        for (int64_t a = 0; a < s; a++) power += fifth(part(p(z, head)[a], sign));
-        norms[(2 + head) * SIGNS + sign] = power;
+        for (int64_t a = 0; a < s; a++) power += powers[head * s + a];
+        sums[(2 + head) * SIGNS + sign] = power;
       }
     }
-    fifth_roots(norms, 2 * SIGNS * (1 + k));
-    for (int64_t head = 0; head < 2 * k; head++) {
-      const R a = product(head, 0), b = product(head, SIGNS - 1);
-      lengths[head] = a;
-      if (SIGNS == 1) continue;  // the larger one is taken out of the root, so that nothing vanishes or overflows
-      factors[head] = a > b ? a : b > 0 ? b : a + b;
-      lengths[head] = a > b ? 1 + fifth(b / a) : b > 0 ? 1 + fifth(a / b) : R(1);
-    }
-    if (SIGNS == 1) return;
-    fifth_roots(lengths, 2 * k);
-    for (int64_t head = 0; head < 2 * k; head++) lengths[head] *= factors[head];  // NaN where 0 meets infinity
   }
 
-  // Norms, lengths, factors and w.
-  INLINE void weigh(const R *z) {
-    measure(z);
+  // Norms and lengths of all rows, whose roots are taken together. `stride`: from row to row of z.
+  INLINE void measure(const R *z, int64_t stride, int64_t rows) const {
+    for (int64_t row = 0; row < rows; row++) measure_row(z + row * stride, norms + row * parts());
+    fifth_roots(norms, rows * parts());
+    for (int64_t row = 0; row < rows; row++)
+      for (int64_t head = 0; head < 2 * k; head++) {
+        const R a = product(row, head, 0), b = product(row, head, SIGNS - 1);
+        R &length = lengths[row * 2 * k + head];
+        length = a;
+        if (SIGNS == 1) continue;  // the larger one is taken out of the root, so that nothing vanishes or overflows
+        larger[row * 2 * k + head] = a > b ? a : b > 0 ? b : a + b;
+        length = a > b ? 1 + fifth(b / a) : b > 0 ? 1 + fifth(a / b) : R(1);
+      }
+    if (SIGNS == 1) return;
+    fifth_roots(lengths, rows * 2 * k);
+    for (int64_t i = 0; i < rows * 2 * k; i++) lengths[i] *= larger[i];  // NaN where 0 meets infinity
+  }
+
+  // Factors and w of a row that has been measured, as below.
+  INLINE void weigh(int64_t row, const R *z) {
     for (int64_t a = 0; a < 2 * SIGNS * s; a++) w[a] = 0;
     fits[0] = fits[1] = false;
     for (int64_t head = 0; head < 2 * k; head++) {
       const int kind = head >= k;
-      const R length = lengths[head];
+      const R length = this->length(row, head);
       factors[head] = signed_scale(head) * part(z[head], 0) / (length > EPS ? length : EPS);
       if (!(length < LIMIT)) continue;
       fits[kind] = true;
@@ -121,8 +138,8 @@ struct Heads {
     }
   }
 
-  INLINE void update(const R *z, const R *m, R *fresh) {
-    weigh(z);
+  INLINE void update(int64_t row, const R *z, const R *m, R *fresh) {
+    weigh(row, z);
     over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
       V parts[2 * SIGNS];
       for (int i = 0; i < 2 * SIGNS; i++)
@@ -136,8 +153,8 @@ struct Heads {
   }
 
   // dz from the gradient of the new memory.
-  INLINE void pull(const R *z, const R *dm, R *dz) {
-    weigh(z);
+  INLINE void pull(int64_t row, const R *z, const R *dm, R *dz) {
+    weigh(row, z);
     for (int kind = 0; kind < 2; kind++) {
       R slopes[SIGNS] = {};  // of the norms of the parts of q
       for (int sign = 0; sign < SIGNS; sign++)
@@ -148,13 +165,13 @@ struct Heads {
           });
           dw[(kind * SIGNS + sign) * s + a] = across(sum, add);
         }
-      for (int64_t head = kind * k; head < (kind + 1) * k; head++) pull_head(z, dz, kind, head, slopes);
+      for (int64_t head = kind * k; head < (kind + 1) * k; head++) pull_head(row, z, dz, kind, head, slopes);
       R *const dq = dz + 2 * k + (2 + kind) * r;
       over_units(r, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
         const V x = fits[kind] ? load(q(z, kind) + j, lanes) : V{};
         V all = {};
         for (int sign = 0; sign < SIGNS; sign++) {
-          const R norm = norm_q(kind, sign);
+          const R norm = norm_q(row, kind, sign);
           const V u = part(x, sign) * (norm > 0 ? 1 / norm : R(0));
           V sum = c(slopes[sign]) * (u * u * u * abs(u));
           for (int64_t a = 0; a < s; a++)
@@ -167,10 +184,10 @@ struct Heads {
   }
 
   // The gradients of strength and p of one head; what its direction adds to the slopes.
-  INLINE void pull_head(const R *z, R *dz, int kind, int64_t head, R *slopes) const {
+  INLINE void pull_head(int64_t row, const R *z, R *dz, int kind, int64_t head, R *slopes) const {
     const R *const x = p(z, head);
     R *const dp = dz + 2 * k + head * s;
-    const R length = lengths[head];
+    const R length = this->length(row, head);
     for (int64_t a = 0; a < s; a++) dp[a] = 0;
     dz[head] = 0;
     if (!(length < LIMIT)) return;
@@ -181,13 +198,13 @@ struct Heads {
     dz[head] = from_part(signed_scale(head) * along, z[head], 0);
     const R dlength = length < EPS ? R(0) : -along * factors[head];
     for (int sign = 0; sign < SIGNS; sign++) {
-      const R norm = norm_p(head, sign), inverse = norm > 0 ? 1 / norm : R(0);
-      const R ratio = SIGNS == 1 ? R(1) : length > 0 ? product(head, sign) / length : R(0);
+      const R norm = norm_p(row, head, sign), inverse = norm > 0 ? 1 / norm : R(0);
+      const R ratio = SIGNS == 1 ? R(1) : length > 0 ? product(row, head, sign) / length : R(0);
       const R slope = dlength * ratio * ratio * ratio * ratio;  // of the product of the norms of p and q
       slopes[sign] += slope * norm;
       for (int64_t a = 0; a < s; a++) {
         const R above = factors[head] * dw[(kind * SIGNS + sign) * s + a];
-        const R own = slope * norm_q(kind, sign) * slope_of_norm(part(x[a], sign) * inverse);
+        const R own = slope * norm_q(row, kind, sign) * slope_of_norm(part(x[a], sign) * inverse);
         dp[a] += from_part(above + own, x[a], sign);
       }
     }
@@ -200,7 +217,7 @@ extern "C" void forward(const Walk *walk, int64_t first, int64_t last, const R *
                         const R *bias, R *const *state, R *const *history, R *heads) {
   const Walk w = *walk;
   const int64_t H = w.hidden, N = w.memory, both = H + N, batch = last - first;
-  Heads update(w.heads, N, R(w.scale));
+  Heads update(w.heads, N, R(w.scale), batch);
   const int64_t width = update.width();
   R *const now = numbers(batch * both + 1), *const sum = numbers(batch * H + 1), *const z = numbers(batch * width + 1);
   for (int64_t b = 0; b < batch; b++) {
@@ -220,14 +237,18 @@ extern "C" void forward(const Walk *walk, int64_t first, int64_t last, const R *
     R *const here = heads ? heads + start * width : z;
     w.multiply(count, both, width, now, both, right, here, width, false);
     for (int64_t b = 0; b < count; b++) {
-      R *const row = here + b * width, *const m = now + b * both + H;
+      R *const row = here + b * width;
       const R *const more = gx + (start + b) * w.columns + H;
       over_units(width, [&](const int64_t j, const auto lanes) __attribute__((always_inline)) {
         V value = load(row + j, lanes) + load(bias + j, lanes);
         if (w.columns > H) value += load(more + j, lanes);
         store(row + j, value, lanes);
       });
-      update.update(row, m, m);
+    }
+    update.measure(here, width, count);
+    for (int64_t b = 0; b < count; b++) {
+      R *const m = now + b * both + H;
+      update.update(b, here + b * width, m, m);
       if (history[1]) copy(history[1] + (start + b) * N, m, N);
     }
   }
@@ -244,7 +265,7 @@ extern "C" void backward(const Walk *walk, int64_t first, int64_t last, const R 
                          const R *const *history, const R *heads, const R *dout, R *const *grad, R *d) {
   const Walk w = *walk;
   const int64_t H = w.hidden, N = w.memory, both = H + N, batch = last - first;
-  Heads update(w.heads, N, R(w.scale));
+  Heads update(w.heads, N, R(w.scale), batch);
   const int64_t width = update.width(), wide = H + width;
   R *const now = numbers(batch * both + 1);
   for (int64_t b = 0; b < batch; b++) {
@@ -253,10 +274,11 @@ extern "C" void backward(const Walk *walk, int64_t first, int64_t last, const R 
   }
   for (int64_t step = w.steps - 1; step >= 0; step--) {
     const int64_t t = w.time(step), count = w.rows(t, first, last), start = w.starts[t] + first;
+    update.measure(heads + start * width, width, count);
     for (int64_t b = 0; b < count; b++) {
       if (dout)
         for (int64_t j = 0; j < H; j++) now[b * both + j] += dout[(start + b) * H + j];
-      update.pull(heads + (start + b) * width, now + b * both + H, d + (start + b) * wide + H);
+      update.pull(b, heads + (start + b) * width, now + b * both + H, d + (start + b) * wide + H);
     }
     w.multiply(count, width, both, d + start * wide + H, wide, right, now, both, true);
     for (int64_t b = 0; b < count; b++)

@@ -12,7 +12,8 @@
 ``workers``             processes that share the runs of a group on a CPU
 ``grouping``            which runs are trained together
 ``convolution``         convolutions of stacked networks as matrix products
-``cuda_adam``           Adam as one kernel on a GPU
+``cpu_adam``            Adam as one native loop on a CPU
+``cuda_adam``           Adam as kernels on a GPU
 ``group``               a stack from its first update, or a checkpoint, to rows in the store
 ``side_by_side``        groups one after the other, or several at once on a GPU
 ``gpu_streams``         the streams on which these are trained and recorded

@@ -83,11 +83,15 @@ def update_(
     if limits is not None:
         parameters.clamp_(*limits)
     extremes = torch.stack((parameters.amax(-1), parameters.amin(-1), second.amax(-1)))  # NaN if there is one
-    finite = extremes.isfinite().all(0)
+    keep_finite_(state, (parameters, first, second), extremes.isfinite().all(0), step)
+
+
+def keep_finite_(state: State, fresh: tuple[Tensor, Tensor, Tensor], finite: Tensor, step: Tensor) -> None:
+    """Take new parameters and moments, but for runs that are frozen or not ``finite``, (S,); the latter are frozen."""
     kept = state.frozen | ~finite
     if kept.any():
-        old, fresh = (state.parameters, state.first, state.second), (parameters, first, second)
-        parameters, first, second = (torch.where(kept.unsqueeze(-1), a, b) for a, b in zip(old, fresh))
-    state.parameters, state.first, state.second = parameters, first, second
-    state.ended.copy_(torch.where(~state.frozen & ~finite, step, state.ended))
-    state.frozen.copy_(kept)
+        old = state.parameters, state.first, state.second
+        fresh = tuple(torch.where(kept.unsqueeze(-1), a, b) for a, b in zip(old, fresh))  # type: ignore[assignment]
+        state.ended.copy_(torch.where(~state.frozen & ~finite, step, state.ended))
+        state.frozen.copy_(kept)
+    state.parameters, state.first, state.second = fresh

@@ -64,10 +64,7 @@ class Stack:
         data = data_of(self.task) if data is None else data
         self.data = {name: value.to(device) for name, value in data.items()}
         self.order: Tensors = {}
-        alone = len(runs) == 1 and native.draws()
-        self.adam, self.uniform = (
-            _faster(device) if kind_of(device).asynchronous else (update_, _native_uniform if alone else None)
-        )
+        self.adam, self.uniform = _faster(device, len(runs))
         self.betas = torch.tensor(self.training.optimiser.betas, dtype=torch.float64)
         self.columns: Tensor | None = None
         if self.training.optimiser.parameters:
@@ -381,12 +378,18 @@ def _graph(work: Callable[[], Any], device: str, pool: Any = None) -> tuple[Call
     return graph.replay, result
 
 
-def _faster(device: str) -> tuple[Callable[..., None], Uniform]:
-    """The update and the random numbers as kernels of their own."""
-    from numerate.loops.cuda.uniform import uniform
-    from numerate.train.networks.cuda_adam import update_
+def _faster(device: str, runs: int) -> tuple[Callable[..., None], Uniform | None]:
+    """The update of so many runs, and their random numbers, as native code where there is any."""
+    if kind_of(device).asynchronous:
+        from numerate.loops.cuda.uniform import uniform
+        from numerate.train.networks import cuda_adam
 
-    return update_, uniform
+        return cuda_adam.update_, uniform
+    if native.draws():
+        from numerate.train.networks import cpu_adam
+
+        return cpu_adam.update_, _native_uniform if runs == 1 else None
+    return update_, None
 
 
 def _native_uniform(seed: Tensor, domain: int, step: Tensor, count: int, first: int) -> Tensor:
