@@ -79,8 +79,7 @@ static float __shfl_up_sync(unsigned, float value, int distance) {
   const int lane = host_current % 32;
   return host_shuffled(value, lane < distance ? lane : lane - distance);
 }
-static void publish(float *place, float value) { *place = value; }
-static void fence() {}
+static void release(unsigned *counter) { ++*counter; }
 static float __int_as_float(uint32_t bits) {
   float value;
   memcpy(&value, &bits, 4);
@@ -105,7 +104,11 @@ static unsigned short float_to_half(float number) {
 }
 static inline void copy_quad(float *to, const float *from) { memcpy(to, from, 16); }
 static inline void end_of_copies() {}
-template <int LATEST> static void wait_for_copies() { host_yield(); }
+template <int LATEST> static inline void wait_for_copies() {}
+static unsigned latest(const unsigned *counter) {
+  host_yield();
+  return *counter;
+}
 static void stop() { abort(); }
 
 static void kernel(const uint64_t *arguments);  // follows the emitted source

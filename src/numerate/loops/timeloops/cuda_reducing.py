@@ -128,7 +128,7 @@ def emit(program: Pointwise, plan: ReducingPlan, storage: str, direction: str, p
     }  # fmt: skip
     lines = [_pointer(array, direction) for array in row.numbered()]
     lines += [line for statement in row.body for line in CudaRowPrinter(sizes.hidden).statement(statement)]
-    kernel = device_file("reducing.cuh").replace("        BODY\n", "".join(f"        {line}\n" for line in lines))
+    kernel = device_file("reducing.cuh").replace("      BODY\n", "".join(f"      {line}\n" for line in lines))
     gathered = _column_gradient(program) if direction == "backward" else ""
     return cuda_source(storage, direction, constants, kernel, f"{device_file('rowunits.cuh')}\n{gathered}")
 

@@ -20,7 +20,7 @@ from numerate.loops.printers.rows import CudaUnitPrinter
 from numerate.loops.timeloops.pointwise import Activate, Pointwise, Sizes, pointwise
 from numerate.loops.timeloops.rows import schedule_row
 from numerate.loops.timeloops.timeloop import Walk
-from numerate.loops.timeloops.tuning import STEP, SUMS, THREADS, TURNS, WARPS, WEIGHTS
+from numerate.loops.timeloops.tuning import STEP, SUMS, THREADS, WARPS, WEIGHTS
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
 from numerate.torch_internals import cudnn_rnn_precision
@@ -242,7 +242,7 @@ class PersistentLoop(ABC, Generic[PlanType]):
 
     @abstractmethod
     def exchanged(self, plan: PlanType, direction: str) -> int:
-        """Numbers that the blocks of one group exchange in a step."""
+        """Numbers that the blocks of one group exchange."""
 
     @abstractmethod
     def summands(self, plan: PlanType) -> int:
@@ -327,7 +327,7 @@ class CudaTimeLoop(PersistentLoop[GridPlan]):
 
     def exchanged(self, plan: GridPlan, direction: str) -> int:
         depth = plan.forward_depth if direction == "forward" else slices(plan.units) * plan.backward_depth
-        return plan.passes * WARPS * depth * plan.rows
+        return 2 * plan.passes * WARPS * depth * plan.rows
 
     def summands(self, plan: GridPlan) -> int:
         return plan.groups * plan.slots
@@ -346,15 +346,15 @@ def launch_models(
 
     Args:
         kernel, walk, cut, models, device: What runs, over which steps, how cut, for how many models, and where.
-        exchanged: Numbers that the blocks of one group exchange in a step.
+        exchanged: Numbers that the blocks of one group exchange.
         arrays: The kernel's arguments before the exchange; those of several models have a dimension of models in front.
     """
     tail = steps_and_rows(walk, cut.rows_each, device)
     for start in range(0, models, cut.together):
         count = min(cut.together, models - start)
         given = [0 if a is None else a if count == models else a[start : start + count] for a in arrays]
-        exchange = exchange_buffer(cut.parts, exchanged, count * cut.groups, device)
-        kernel.launch(count * cut.blocks, *given, exchange, *tail, cooperative=cut.parts > 1)
+        exchange = exchange_buffers(cut.parts, exchanged, count * cut.groups, device)
+        kernel.launch(count * cut.blocks, *given, *exchange, *tail, cooperative=cut.parts > 1)
 
 
 def stacked(extras: Sequence[Tensor], state: Tensor) -> Tensor:
@@ -362,11 +362,12 @@ def stacked(extras: Sequence[Tensor], state: Tensor) -> Tensor:
     return torch.stack(tuple(extras), -2) if extras else state.new_empty(*state.shape[:-3], 0)
 
 
-def exchange_buffer(parts: int, numbers: int, groups: int, device: torch.device) -> Tensor | int:
-    """Where the blocks of each group exchange numbers, all ABSENT (grid.cuh); nothing if a group is one block."""
+def exchange_buffers(parts: int, numbers: int, groups: int, device: torch.device) -> tuple[Tensor | int, Tensor | int]:
+    """Where blocks of each group exchange numbers, and what they count with, all 0; nothing if a group is one block."""
     if parts == 1:
-        return 0
-    return torch.full((TURNS * groups * numbers,), -1, dtype=torch.int32, device=device)
+        return 0, 0
+    exchange, counters = torch.zeros(groups * (numbers + 1), device=device).split((groups * numbers, groups))
+    return exchange, counters
 
 
 def steps_and_rows(walk: Walk, rows_each: int, device: torch.device) -> tuple[Tensor | int, int, int, int, int]:

@@ -1,9 +1,9 @@
 // What the persistent kernels that walk along time share: groups of blocks, and products whose weight stays in registers.
 //
 // The batch of each model is cut into groups of rows, the units of the hidden state into parts; block (model, group, part)
-// computes the units of its part for the rows of its group. All arrays have the models one after the other. Blocks of a group
-// exchange what they computed through memory; groups never meet. A group of one block keeps all in its shared memory and never
-// waits. Products are in single precision whatever the type S of the stored numbers.
+// computes the units of its part for the rows of its group. All arrays have the models one after the other. Blocks of a group exchange what they computed through memory and wait for each
+// other; groups never meet. A group of one block keeps all in its shared memory and never waits. Products are in single
+// precision whatever the type S of the stored numbers.
 //
 // Defined before: S, and the sizes HIDDEN, UNITS (of a part), PARTS, ROWS (of a pass), STATES; whether sequences are PACKED,
 // and whether there are several MODELS.
@@ -34,55 +34,21 @@ struct Steps {
 // Whether row r of a group takes part in a step with so many of its rows.
 INLINE bool among(int r, int rows) { return PACKED ? r < rows : rows > 0; }
 
-// ---------------------------------------------------------------- what blocks of a group exchange
-//
-// There is no barrier: each number is its own signal. A place is ABSENT until its owner gives a number, and a reader asks
-// until it is there. A step's numbers lie in one of TURNS copies of the exchange. Their owner makes them ABSENT again one
-// step later, when it has received numbers that the others give only after they have read those; a fence before it gives
-// more lets nobody see the old numbers in a later turn. Places that no block owns hold 0.
+// ---------------------------------------------------------------- one thread for all, and all blocks of a group
 
-const unsigned ABSENT = 0xFFFFFFFFu;  // a NaN that no arithmetic makes
-const int TURNS = 4;
-INLINE int turn_of(int64 step) { return int(step & (TURNS - 1)); }
-
-INLINE void give(float *place, float value) { publish(place, __float_as_uint(value) == ABSENT ? NOT_A_NUMBER : value); }
-INLINE void take_back(float *place) { publish(place, __uint_as_float(ABSENT)); }
-
-INLINE bool absent(const float *quad) {
-  const Quad q = *(const Quad *)quad;
-  return __float_as_uint(q.x) == ABSENT || __float_as_uint(q.y) == ABSENT || __float_as_uint(q.z) == ABSENT ||
-         __float_as_uint(q.w) == ABSENT;
+// Arrive: what this block's threads wrote before is visible to those that waited.
+INLINE void arrive(unsigned *counter) {
+  __syncthreads();
+  if (threadIdx.x == 0) release(counter);
 }
 
-// Ask for `count` numbers, a multiple of 4, by `lanes` threads of which this is `lane`; the copies come in later.
-INLINE void ask(float *to, const float *from, int count, int lane, int lanes) {
-  for (int j = lane * 4; j < count; j += lanes * 4) copy_quad(to + j, from + j);
-}
-// Ask again for those numbers of this thread that were not there; whether there were any.
-INLINE bool ask_again(float *to, const float *from, int count, int lane, int lanes) {
-  bool missing = false;
-  for (int j = lane * 4; j < count; j += lanes * 4)
-    if (absent(to + j)) {
-      copy_quad(to + j, from + j);
-      missing = true;
-    }
-  return missing;
-}
-
-struct Patience {
-  int left = 1 << 24;
-  INLINE void wait() {
-    if (--left == 0) stop();
-    end_of_copies();
-    wait_for_copies<0>();
+INLINE void wait(unsigned *counter, unsigned count) {
+  if (threadIdx.x == 0) {
+    long long patience = 1ll << 24;
+    while (latest(counter) < count)
+      if (--patience == 0) stop();
   }
-};
-
-// Until all numbers are there that this thread of the block has asked for.
-INLINE void await(float *to, const float *from, int count) {
-  Patience patience;
-  do patience.wait();
-  while (ask_again(to, from, count, threadIdx.x, THREADS));
+  __syncthreads();  // the others come after the first thread's acquiring load, too
 }
 
 // ---------------------------------------------------------------- products
@@ -96,8 +62,7 @@ INLINE void await(float *to, const float *from, int count) {
 template <int DEPTH, int COLS, int SUB>
 struct Product {
   static const int LANES = 32 / SUB, CHUNK = DEPTH < 32 ? DEPTH : 32, SIZE = COLS * LANES, SLICES = WARPS * SUB;
-  static const int CHUNKS = (DEPTH + CHUNK - 1) / CHUNK, FIRST = DEPTH - (CHUNKS - 1) * CHUNK;  // that of the first one
-  static const int STAGES = CHUNKS > 1 ? 2 : 1, STAGE = STAGES * SUB * CHUNK * ROWS;  // floats of one warp's stages
+  static const int STAGES = DEPTH > CHUNK ? 2 : 1, STAGE = STAGES * SUB * CHUNK * ROWS;  // floats of one warp's stages
   static const int SHARED = WARPS * STAGE + SLICES * SIZE * PADDED;  // floats: stages, then sums
   static const int DEPTHS = SLICES * DEPTH;                   // k in all, filled up with zeros
   float weight[COLS][DEPTH];
@@ -105,43 +70,35 @@ struct Product {
   INLINE static int column(int i) { return threadIdx.x % LANES + i * 32; }
   INLINE static int slice() { return threadIdx.x / 32 * SUB + threadIdx.x % 32 / LANES; }
 
-  // A chunk of slice s of this warp. The first one, which is waited for, is the short one.
-  struct Chunk {
-    int start, depth;
-    float *stage;
-    INLINE Chunk(int number, float *room)
-        : start(number ? FIRST + (number - 1) * CHUNK : 0), depth(number ? CHUNK : FIRST),
-          stage(room + threadIdx.x / 32 * STAGE + number % STAGES * SUB * CHUNK * ROWS) {}
-    INLINE float *to(int s) const { return stage + s * CHUNK * ROWS; }
-    INLINE const float *from(const float *x, int s) const {
-      return x + ((threadIdx.x / 32 * SUB + s) * DEPTH + start) * ROWS;
+  // The numbers of a chunk of this warp's slices.
+  INLINE static void fetch(const float *x, float *stage, int start) {
+    const int count = start + CHUNK <= DEPTH ? CHUNK : DEPTH - start;
+    UNROLL for (int s = 0; s < SUB; s++) {
+      const float *const from = x + ((threadIdx.x / 32 * SUB + s) * DEPTH + start) * ROWS;
+      float *const to = stage + (start / CHUNK % 2 * SUB + s) * CHUNK * ROWS;
+      for (int j = threadIdx.x % 32 * 4; j < count * ROWS; j += 128) copy_quad(to + j, from + j);
     }
-    INLINE void ask(const float *x) const {
-      UNROLL for (int s = 0; s < SUB; s++) ::ask(to(s), from(x, s), depth * ROWS, threadIdx.x % 32, 32);
-    }
-    INLINE void receive(const float *x) const {
-      Patience patience;
-      for (bool missing = true; missing;) {
-        patience.wait();
-        missing = false;
-        UNROLL for (int s = 0; s < SUB; s++) missing |= ask_again(to(s), from(x, s), depth * ROWS, threadIdx.x % 32, 32);
-      }
-      __syncwarp();
-    }
-  };
+    end_of_copies();
+  }
 
-  // x: (DEPTHS, ROWS), numbers that blocks give; afterwards, and a wait for all threads, `sum` gives the results.
+  // x: (DEPTHS, ROWS); afterwards, and a wait for all threads, `sum` gives the results.
   INLINE void run(const float *x, float *room) const {
-    const int sub = threadIdx.x % 32 / LANES;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, sub = lane / LANES;
+    float *const stage = room + warp * STAGE;
     float sums[COLS][ROWS];
     UNROLL for (int i = 0; i < COLS; i++) UNROLL for (int r = 0; r < ROWS; r++) sums[i][r] = 0;
-    Chunk(0, room).ask(x);
-    UNROLL for (int number = 0; number < CHUNKS; number++) {
-      const Chunk chunk(number, room);
-      chunk.receive(x);
-      if (number + 1 < CHUNKS) Chunk(number + 1, room).ask(x);  // comes in while this one is used
+    fetch(x, stage, 0);
+    UNROLL for (int start = 0; start < DEPTH; start += CHUNK) {
+      if (start + CHUNK < DEPTH) {  // the next chunk comes in while this one is used
+        fetch(x, stage, start + CHUNK);
+        wait_for_copies<1>();
+      } else {
+        wait_for_copies<0>();
+      }
+      __syncwarp();
+      const float *const own = stage + (start / CHUNK % 2 * SUB + sub) * CHUNK * ROWS;
       UNROLL for (int k = 0; k < CHUNK; k++)
-        if (k < chunk.depth) add(chunk.to(sub) + k * ROWS, chunk.start + k, sums);
+        if (start + k < DEPTH) add(own + k * ROWS, start + k, sums);
       __syncwarp();
     }
     put(sums, room + WARPS * STAGE);

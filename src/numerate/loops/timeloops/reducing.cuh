@@ -3,9 +3,8 @@
 //
 // A step has two halves. First each block of a group makes its part of the product with the weight, for all rows of the
 // group. Then each block computes whole rows: of a group's rows, block `part` has the rows part, part + PARTS, ... in all
-// steps. Blocks exchange what a half made; a block without columns skips the first. The only block of a group waits for
-// nobody. What the emitted lines read and write lies in shared memory. Rows that do not take part in a step keep their state
-// (forwards) or its gradient, but are given and received like others, so that no block is ahead of another by a whole step.
+// steps. Blocks wait for each other after each half; the only block of a group waits for nobody. What the emitted lines read
+// and write lies in shared memory. Rows that do not take part in a step keep their state (forwards) or its gradient.
 //
 // Defined before, beside what grid.cuh needs: COLUMNS, CUT (columns of a part), EXTRAS, SAVED and OWN (numbers of a row),
 // SCRATCH, EACH (rows of a block, at most), FORWARD or BACKWARD. Shapes are those of one model; arrays have the models one
@@ -13,71 +12,54 @@
 
 #define QUADS(count) (((count) + 3) / 4 * 4)
 
-// What the blocks of a group exchange: what the product reads, (depths, ROWS), and what it makes, (ROWS, stride). They give
-// INPUTS and OUTPUTS numbers of a row; the others are 0.
-template <class Recurrent, int INPUTS, int OUTPUTS>
+// What the blocks of a group exchange: what the product reads, (depths, ROWS), and what it makes, (ROWS, stride).
+template <class Recurrent, int STRIDE>
 struct Exchange {
-  static const int STRIDE = QUADS(OUTPUTS), INPUT = Recurrent::DEPTHS * ROWS, SIZE = INPUT + ROWS * STRIDE;
-  float *mine, *room, *rest;  // the rest of shared memory
-  int64 turns;                // numbers of a turn, of all groups
+  static const int INPUT = Recurrent::DEPTHS * ROWS, SIZE = INPUT + ROWS * STRIDE;
+  float *input, *output, *room, *rest;  // the rest of shared memory
+  unsigned *counter;
 
-  INLINE Exchange(float *x, const Place &at) {
-    mine = PARTS > 1 ? x + int64(at.group) * SIZE : shared;
-    turns = PARTS > 1 ? int64(gridDim.x / PARTS) * SIZE : 0;
+  INLINE Exchange(float *x, unsigned *counters, int group) {
+    input = PARTS > 1 ? x + int64(group) * SIZE : shared;
+    output = input + INPUT;
     room = PARTS > 1 ? shared : shared + SIZE;
     rest = room + (PARTS > 1 ? Recurrent::SHARED : Recurrent::SLICES * Recurrent::SIZE * PADDED);
-    for (int i = at.part * THREADS + threadIdx.x; i < SIZE; i += PARTS * THREADS) {
-      const int number = i < INPUT ? i / ROWS : (i - INPUT) % STRIDE, row = i < INPUT ? i % ROWS : (i - INPUT) / STRIDE;
-      if (PARTS == 1)
-        mine[i] = 0;
-      else if (row >= at.rows || number >= (i < INPUT ? INPUTS : OUTPUTS))
-        UNROLL for (int turn = 0; turn < TURNS; turn++) publish(mine + turn * turns + i, 0.0f);
-    }
+    counter = counters + group;
+    if (PARTS == 1)
+      for (int i = threadIdx.x; i < SIZE; i += THREADS) input[i] = 0;
     __syncthreads();
   }
-  INLINE float *input(int64 turn, int number, int row) const { return mine + turn_of(turn) * turns + number * ROWS + row; }
-  INLINE float *output(int64 turn, int number, int row) const {
-    return mine + turn_of(turn) * turns + INPUT + row * STRIDE + number;
-  }
-  INLINE void hand_over(float *place, float value) const {
+  INLINE float *place(int number, int row) const { return input + number * ROWS + row; }
+  INLINE void multiply(const Recurrent &product, int part, int wide, int numbers, int rows) const {
     if (PARTS > 1)
-      give(place, value);
+      product.run(input, room);
     else
-      *place = value;
-  }
-  // This block's part of the product with the input of a turn, `wide` numbers of each row.
-  INLINE void multiply(const Recurrent &product, int64 turn, int part, int wide, int rows) const {
-    if (part * wide >= OUTPUTS) return settle();
-    if (PARTS > 1)
-      product.run(input(turn, 0, 0), room);
-    else
-      product.run_near(input(turn, 0, 0), room);
+      product.run_near(input, room);
     __syncthreads();
-    settle();
     for (int i = threadIdx.x; i < wide * rows; i += THREADS) {
       const int column = i % wide, row = i / wide, number = part * wide + column;
-      if (number >= OUTPUTS) continue;
-      hand_over(output(turn, number, row),
-                PARTS > 1 ? Recurrent::sum(room, column, row) : Recurrent::total(room, column, row));
-      if (PARTS > 1) take_back(output(turn + TURNS - 1, number, row));
+      if (number >= numbers) continue;
+      output[row * STRIDE + number] =
+          PARTS > 1 ? Recurrent::sum(room, column, row) : Recurrent::total(room, column, row);
     }
   }
-  // What this thread took back a step ago is seen to be.
-  INLINE void settle() const {
-    if (PARTS > 1) fence();
-  }
-  INLINE void ask_row(int64 turn, int row, float *to) const {
-    if (PARTS > 1) ask(to, output(turn, 0, row), STRIDE, threadIdx.x, THREADS);
-  }
-  // What the product made for a row that was asked for, for this block's threads: in `to`, or where it lies.
-  INLINE const float *row(int64 turn, int row, float *to) const {
-    if (PARTS > 1) await(to, output(turn, 0, row), STRIDE);
-    __syncthreads();
-    return PARTS > 1 ? to : output(turn, 0, row);
-  }
-  INLINE void take_back_row(int64 turn, int row) const {
+  INLINE void done() const {
     if (PARTS > 1)
-      for (int i = threadIdx.x; i < INPUTS; i += THREADS) take_back(input(turn + TURNS - 1, i, row));
+      arrive(counter);
+    else
+      __syncthreads();
+  }
+  INLINE void others(int64 times) const {
+    if (PARTS > 1) wait(counter, times * PARTS);
+  }
+  // What the product made for a row, for this block's threads: in `to`, or where it lies.
+  INLINE const float *row(int row, float *to, int count) const {
+    if (PARTS == 1) return output + row * STRIDE;
+    for (int i = threadIdx.x * 4; i < count; i += THREADS * 4) copy_quad(to + i, output + row * STRIDE + i);
+    end_of_copies();
+    wait_for_copies<0>();
+    __syncthreads();
+    return to;
   }
 };
 
@@ -87,12 +69,12 @@ struct Exchange {
 const int DEPTH = (HIDDEN + WARPS - 1) / WARPS, COLS = (CUT + 31) / 32;
 typedef Product<DEPTH, COLS, 1> Recurrent;
 
-// x: (TURNS, groups of all models, what Exchange says), all ABSENT; not used with one part; starts: see Steps; state: (STATES,
-// batch, HIDDEN), initial, then final; history: (all rows, STATES - 1, HIDDEN), of all entries but the first, which is `out`;
-// it and saved may be null.
+// x: (groups of all models, what Exchange says), zeros; counters: one per group, 0; both not used with one part; starts: see
+// Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (all rows, STATES - 1, HIDDEN), of all entries but
+// the first, which is `out`; it and saved may be null.
 KERNEL void forward(const S *all_gx, const S *weight, const float *all_extra, float *all_state, S *out, float *history,
-                    float *all_saved, float *x, const int64 *starts, int64 steps, int64 batch, int64 rows_each,
-                    int64 reverse) {
+                    float *all_saved, float *x, unsigned *counters, const int64 *starts, int64 steps, int64 batch,
+                    int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 first = at.model * walk.start(steps) + at.first;
@@ -104,7 +86,7 @@ KERNEL void forward(const S *all_gx, const S *weight, const float *all_extra, fl
       const bool real = column < CUT && to < COLUMNS && source < HIDDEN;
       product.weight[i][k] = real ? number(weight[int64(to) * HIDDEN + source]) : 0.0f;
     }
-  const Exchange<Recurrent, HIDDEN, COLUMNS> exchange(x, at);
+  const Exchange<Recurrent, QUADS(COLUMNS)> exchange(x, counters, at.group);
   float *const gh_room = exchange.rest, *const gx = gh_room + (PARTS > 1 ? QUADS(COLUMNS) : 0);
   float *const saved = gx + COLUMNS, *const fresh = saved + SAVED, *const extra = fresh + STATES * HIDDEN;
   float *const states = extra + EXTRAS * HIDDEN, *const scratch = states + EACH * STATES * HIDDEN;
@@ -114,9 +96,9 @@ KERNEL void forward(const S *all_gx, const S *weight, const float *all_extra, fl
     for (int k = 0; k < STATES; k++)
       states[(own * STATES + k) * HIDDEN + j] =
           all_state[((int64(at.model) * STATES + k) * batch + at.first + r) * HIDDEN + j];
-    exchange.hand_over(exchange.input(0, j, r), states[own * STATES * HIDDEN + j]);
+    *exchange.place(j, r) = states[own * STATES * HIDDEN + j];
   }
-  __syncthreads();
+  exchange.done();
   for (int64 step = 0; step < steps; step++) {
     const int64 t = reverse ? steps - 1 - step : step, start = walk.start(t) + first;
     const int alive = walk.rows(t) - at.first;
@@ -130,27 +112,31 @@ KERNEL void forward(const S *all_gx, const S *weight, const float *all_extra, fl
       if (all_saved)
         for (int i = threadIdx.x; i < SAVED; i += THREADS) all_saved[(start + r) * SAVED + i] = saved[i];
     };
-    exchange.multiply(product, step, at.part, CUT, at.rows);
+    exchange.others(2 * step + 1);
+    exchange.multiply(product, at.part, CUT, COLUMNS, at.rows);
+    exchange.done();
+    if (EACH == 1 && at.part < at.rows && among(at.part, alive))
+      for (int i = threadIdx.x; i < COLUMNS; i += THREADS) gx[i] = number(all_gx[(start + at.part) * COLUMNS + i]);
+    exchange.others(2 * step + 2);
     EACH_OWN_ROW {
-      float *const state = states + own * STATES * HIDDEN;
-      exchange.ask_row(step, r, gh_room);
-      if (among(r, alive))
+      if (!among(r, alive)) continue;
+      if (EACH > 1)
         for (int i = threadIdx.x; i < COLUMNS; i += THREADS) gx[i] = number(all_gx[(start + r) * COLUMNS + i]);
-      const float *const gh = exchange.row(step, r, gh_room);
-      if (among(r, alive)) {
-        BODY
-        EACH_UNIT {
-          state[j] = fresh[j] = number(stored<S>(fresh[j]));
-          for (int k = 1; k < STATES; k++) state[k * HIDDEN + j] = fresh[k * HIDDEN + j];
-        }
-      }
-      EACH_UNIT exchange.hand_over(exchange.input(step + 1, j, r), state[j]);
-      exchange.take_back_row(step, r);
+      const float *const gh = exchange.row(r, gh_room, QUADS(COLUMNS));
+      float *const state = states + own * STATES * HIDDEN;
       __syncthreads();
-      if (among(r, alive)) record(r);
-      if (EACH > 1) __syncthreads();
+      BODY
+      EACH_UNIT {
+        *exchange.place(j, r) = state[j] = fresh[j] = number(stored<S>(fresh[j]));
+        for (int k = 1; k < STATES; k++) state[k * HIDDEN + j] = fresh[k * HIDDEN + j];
+      }
+      if (EACH > 1) {
+        record(r);
+        __syncthreads();
+      }
     }
-    __syncthreads();
+    exchange.done();
+    if (EACH == 1 && at.part < at.rows && among(at.part, alive)) record(at.part);
   }
   EACH_OWN_ROW EACH_UNIT for (int k = 0; k < STATES; k++)
     all_state[((int64(at.model) * STATES + k) * batch + at.first + r) * HIDDEN + j] = states[(own * STATES + k) * HIDDEN + j];
@@ -162,10 +148,10 @@ const int SUB = SUB_OF(UNITS), COLS = COLS_OF(UNITS), DEPTH = (COLUMNS + WARPS *
 typedef Product<DEPTH, COLS, SUB> Recurrent;
 
 // grad: (STATES, batch, HIDDEN), gradients of the final state, then of the initial one; dout may be null; dextra: (EXTRAS,
-// groups * PARTS, HIDDEN); x: as above.
+// groups * PARTS, HIDDEN); x, counters: as above.
 KERNEL void backward(const S *weight, const float *all_extra, const float *initial, const S *out, const float *history,
                      const float *all_saved, const S *dout, float *grad, S *all_dgx, S *all_dgh, float *all_dextra, float *x,
-                     const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
+                     unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 first = at.model * walk.start(steps) + at.first;
@@ -177,7 +163,7 @@ KERNEL void backward(const S *weight, const float *all_extra, const float *initi
       const bool real = source < COLUMNS && column < UNITS && to < HIDDEN;
       product.weight[i][k] = real ? number(weight[int64(source) * HIDDEN + to]) : 0.0f;
     }
-  const Exchange<Recurrent, COLUMNS, HIDDEN> exchange(x, at);
+  const Exchange<Recurrent, QUADS(HIDDEN)> exchange(x, counters, at.group);
   float *const pulled_room = exchange.rest, *const dgx = pulled_room + (PARTS > 1 ? QUADS(HIDDEN) : 0);
   float *const dgh = dgx + COLUMNS, *const saved = dgh + OWN, *const old = saved + SAVED;
   float *const fresh = old + STATES * HIDDEN, *const above = fresh + STATES * HIDDEN;
@@ -214,32 +200,41 @@ KERNEL void backward(const S *weight, const float *all_extra, const float *initi
       for (int i = threadIdx.x; i < COLUMNS; i += THREADS) all_dgx[(start + r) * COLUMNS + i] = stored<S>(dgx[i]);
       for (int i = threadIdx.x; i < OWN; i += THREADS) all_dgh[(start + r) * OWN + i] = stored<S>(dgh[i]);
     };
-    if (step > 0) exchange.multiply(product, step, at.part, UNITS, at.rows);
+    exchange.others(2 * step);
+    exchange.multiply(product, at.part, UNITS, HIDDEN, at.rows);
+    exchange.done();
+    if (EACH == 1 && step < steps && at.part < at.rows && among(at.part, alive)) recall(at.part);
+    exchange.others(2 * step + 1);
     EACH_OWN_ROW {
-      const bool active = step < steps && among(r, alive);
-      if (step > 0) exchange.ask_row(step, r, pulled_room);
-      if (active) recall(r);
       float *const state = states + own * STATES * HIDDEN;
-      if (step > 0) {
-        const float *const pulled = exchange.row(step, r, pulled_room);
-        EACH_UNIT state[j] += pulled[j];
-      }
-      if (active) {
-        EACH_UNIT {
-          above[j] += state[j];
-          for (int k = 1; k < STATES; k++) above[k * HIDDEN + j] = state[k * HIDDEN + j];
-        }
+      const float *const pulled = exchange.row(r, pulled_room, QUADS(HIDDEN));
+      EACH_UNIT state[j] += pulled[j];
+      if (step == steps) {
         __syncthreads();
-        BODY
+        continue;
       }
-      if (step < steps)
-        for (int i = threadIdx.x; i < COLUMNS; i += THREADS)
-          exchange.hand_over(exchange.input(step + 1, i, r), active ? number(stored<S>(column_gradient(dgx, dgh, i))) : 0.0f);
-      exchange.take_back_row(step, r);
-      if (active) record(r);
-      if (EACH > 1) __syncthreads();
+      if (!among(r, alive)) {
+        for (int i = threadIdx.x; i < COLUMNS; i += THREADS) *exchange.place(i, r) = 0;
+        __syncthreads();
+        continue;
+      }
+      if (EACH > 1) recall(r);
+      EACH_UNIT {
+        above[j] += state[j];
+        for (int k = 1; k < STATES; k++) above[k * HIDDEN + j] = state[k * HIDDEN + j];
+      }
+      __syncthreads();
+      BODY
+      for (int i = threadIdx.x; i < COLUMNS; i += THREADS)
+        *exchange.place(i, r) = number(stored<S>(column_gradient(dgx, dgh, i)));
+      if (EACH > 1) {
+        record(r);
+        __syncthreads();
+      }
     }
-    __syncthreads();
+    if (step == steps) break;
+    exchange.done();
+    if (EACH == 1 && at.part < at.rows && among(at.part, alive)) record(at.part);
   }
   EACH_OWN_ROW EACH_UNIT for (int k = 0; k < STATES; k++)
     grad[((int64(at.model) * STATES + k) * batch + at.first + r) * HIDDEN + j] = states[(own * STATES + k) * HIDDEN + j];

@@ -67,11 +67,14 @@ INLINE void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"
 template <int LATEST> INLINE void wait_for_copies() {  // but not for the latest groups
   asm volatile("cp.async.wait_group %0;" ::"n"(LATEST) : "memory");
 }
-// A number for other blocks, without an order among others; and that what this thread wrote before is seen before what it
-// writes afterwards.
-INLINE void publish(float *place, float value) {
-  asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(place), "f"(value) : "memory");
+INLINE unsigned latest(const unsigned *counter) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
 }
-INLINE void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+INLINE void release(unsigned *counter) {  // one more; what this thread, and those it waited for, wrote comes before
+  __threadfence();
+  atomicAdd(counter, 1u);
+}
 INLINE void stop() { asm volatile("trap;"); }
 #endif

@@ -1,8 +1,8 @@
 // A persistent kernel walks along time, around the emitted function forward_unit or backward_unit; see grid.cuh.
 //
 // Blocks of a group exchange their part of the hidden state (forwards), or of the gradients of the columns (backwards),
-// once a step. A thread keeps the state of its (row, unit) pairs in registers. Rows that do not take part in a step keep
-// their state (forwards) or its gradient (backwards).
+// and wait for each other once a step. A thread keeps the state of its (row, unit) pairs in registers. Rows that do not
+// take part in a step keep their state (forwards) or its gradient (backwards).
 //
 // Defined before, beside what grid.cuh needs: BLOCKS (of columns), PASSES, STATES, EXTRAS, SAVED and OWN (blocks), and
 // FORWARD or BACKWARD.
@@ -13,60 +13,54 @@ const int COLUMNS = BLOCKS * HIDDEN;
   UNROLL for (int pass = 0; pass < PASSES; pass++) \
     UNROLL for (int pair = 0; pair < PAIRS; pair++)
 
-// Where blocks of a group meet: the exchange or, for a single block, one place in its shared memory.
+// Where blocks of a group meet: halves of the exchange in turns, or for a single block one place in its shared memory.
 template <class Recurrent>
 struct Meeting {
   static const int PASS = Recurrent::DEPTHS * ROWS;
   float *mine, *room;
   const float *sums;
-  int64 turns;  // numbers of a turn, of all groups
+  int64 half;
+  unsigned *counter;
 
-  INLINE Meeting(float *x, int group) {
+  INLINE Meeting(float *x, unsigned *counters, int group) {
     mine = PARTS > 1 ? x + int64(group) * PASSES * PASS : shared;
-    turns = PARTS > 1 ? int64(gridDim.x / PARTS) * PASSES * PASS : 0;
+    half = PARTS > 1 ? int64(gridDim.x / PARTS) * PASSES * PASS : 0;
     room = PARTS > 1 ? shared : shared + PASSES * PASS;
     sums = PARTS > 1 ? room + WARPS * Recurrent::STAGE : room;
-  }
-  // Numbers that no block gives are 0. `unit`: of the whole, of a number.
-  template <class Unit> INLINE void fill(const Place &at, Unit unit) const {
-    for (int i = at.part * THREADS + threadIdx.x; i < PASSES * PASS; i += PARTS * THREADS) {
-      const bool given = i / PASS * ROWS + i % ROWS < at.rows && unit(i % PASS / ROWS) < HIDDEN;
-      if (PARTS == 1)
-        mine[i] = 0;
-      else if (!given)
-        UNROLL for (int turn = 0; turn < TURNS; turn++) publish(mine + turn * turns + i, 0.0f);
-    }
+    counter = counters + group;
+    if (PARTS == 1)
+      for (int i = threadIdx.x; i < PASSES * PASS; i += THREADS) mine[i] = 0;
     __syncthreads();
   }
   INLINE void run(const Recurrent &product, int64 turn, int pass) const {
     if (PARTS > 1)
-      product.run(mine + turn_of(turn) * turns + pass * PASS, room);
+      product.run(mine + (turn & 1) * half + pass * PASS, room);
     else
       product.run_near(mine + pass * PASS, room);
     __syncthreads();
   }
   INLINE float sum(int column, int row) const { return Recurrent::total(sums, column, row); }
   INLINE float *place(int64 turn, int pass, int number, int row) const {
-    return mine + turn_of(turn) * turns + pass * PASS + number * ROWS + row;
+    return mine + (turn & 1) * half + pass * PASS + number * ROWS + row;
   }
-  INLINE void hand_over(int64 turn, int pass, int number, int row, float value) const {
+  INLINE void done() const {  // with what this block gives to the others
     if (PARTS > 1)
-      give(place(turn, pass, number, row), value);
+      arrive(counter);
     else
-      *place(turn, pass, number, row) = value;
+      __syncthreads();
   }
-  // What this thread took back a step ago is seen to be.
-  INLINE void settle() const {
-    if (PARTS > 1) fence();
+  INLINE void others(unsigned times) const {  // have been done so often
+    if (PARTS > 1) wait(counter, times * PARTS);
   }
 };
 
 #ifdef FORWARD
-// Shapes are those of one model, but of x: (TURNS, groups of all models, PASSES, depth, ROWS), the exchange, all ABSENT; not
-// used with one part; starts: see Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (all rows, STATES - 1,
-// HIDDEN), of all entries but the first, which is `out`; it and saved may be null.
+// Shapes are those of one model, but of x: (2, groups of all models, PASSES, depth, ROWS), the exchange, zeros, and of
+// counters: one per group of all models, 0; both not used with one part; starts: see Steps; state: (STATES, batch, HIDDEN), initial, then final; history: (all rows, STATES - 1, HIDDEN), of all entries
+// but the first, which is `out`; it and saved may be null.
 KERNEL void forward(const S *gx, const S *weight, const float *extra, float *state, S *out, float *history, float *saved,
-                    float *x, const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
+                    float *x, unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each,
+                    int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 first = at.model * walk.start(steps) + at.first;  // row among those of all models, before the first step
@@ -87,10 +81,9 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
     const int64 row = at.first + at.row(pass, pair);
     now[pass][pair][k] = at.inside(pass, pair) ? state[at.state(k, batch, row)] : 0.0f;
   }
-  const Meeting<Recurrent> meeting(x, at.group);
-  meeting.fill(at, [](int number) { return number; });
-  EVERY_PAIR if (at.inside(pass, pair)) meeting.hand_over(0, pass, at.unit, at.row_of_pass(pair), now[pass][pair][0]);
-  __syncthreads();
+  const Meeting<Recurrent> meeting(x, counters, at.group);
+  EVERY_PAIR if (at.inside(pass, pair)) *meeting.place(0, pass, at.unit, at.row_of_pass(pair)) = now[pass][pair][0];
+  meeting.done();
   for (int64 step = 0; step < steps; step++) {
     const int64 t = reverse ? steps - 1 - step : step, start = walk.start(t) + first;
     const int alive = walk.rows(t) - at.first;
@@ -99,10 +92,10 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
       const bool real = at.inside(pass, pair) && among(r, alive);
       in[pass][pair][b] = real ? number(gx[(start + r) * COLUMNS + b * HIDDEN + at.unit]) : 0.0f;
     }
+    meeting.others(step + 1);
     float fresh[PASSES][PAIRS][STATES], kept[PASSES][PAIRS][SAVED + 1];
     UNROLL for (int pass = 0; pass < PASSES; pass++) {
       meeting.run(product, step, pass);
-      if (pass == 0) meeting.settle();
       UNROLL for (int pair = 0; pair < PAIRS; pair++) {
         if (!at.inside(pass, pair)) continue;
         if (among(at.row(pass, pair), alive)) {
@@ -113,14 +106,13 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
         } else {
           UNROLL for (int k = 0; k < STATES; k++) fresh[pass][pair][k] = now[pass][pair][k];
         }
-        meeting.hand_over(step + 1, pass, at.unit, at.row_of_pass(pair), fresh[pass][pair][0]);
+        *meeting.place(step + 1, pass, at.unit, at.row_of_pass(pair)) = fresh[pass][pair][0];
       }
-      __syncthreads();  // sums are read, and what one block gives itself is there
+      if (PASSES > 1) __syncthreads();
     }
+    meeting.done();
     EVERY_PAIR {
-      if (!at.inside(pass, pair)) continue;
-      if (PARTS > 1) take_back(meeting.place(step + TURNS - 1, pass, at.unit, at.row_of_pass(pair)));
-      if (!among(at.row(pass, pair), alive)) continue;
+      if (!at.inside(pass, pair) || !among(at.row(pass, pair), alive)) continue;
       const int64 row = start + at.row(pass, pair);
       out[row * HIDDEN + at.unit] = stored<S>(fresh[pass][pair][0]);
       UNROLL for (int k = 0; k < STATES; k++) now[pass][pair][k] = fresh[pass][pair][k];
@@ -139,11 +131,11 @@ KERNEL void forward(const S *gx, const S *weight, const float *extra, float *sta
 #endif
 
 #ifdef BACKWARD
-// grad: (STATES, batch, HIDDEN), gradients of the final state, then of the initial one; x: as above; dout may
+// grad: (STATES, batch, HIDDEN), gradients of the final state, then of the initial one; x: as above, all zeros; dout may
 // be null; dextra: (EXTRAS, groups * STEP, HIDDEN) with the STEP of the pairs; shapes as above.
 KERNEL void backward(const S *weight, const float *extra, const float *initial, const S *out, const float *history,
                      const float *saved, const S *dout, float *grad, S *dgx, S *dgh, float *dextra, float *x,
-                     const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
+                     unsigned *counters, const int64 *starts, int64 steps, int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 first = at.model * walk.start(steps) + at.first;
@@ -169,8 +161,7 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
     const int64 row = at.first + at.row(pass, pair);
     now[pass][pair][k] = at.inside(pass, pair) ? grad[at.state(k, batch, row)] : 0.0f;
   }
-  const Meeting<Recurrent> meeting(x, at.group);
-  meeting.fill(at, [](int number) { return number / (BLOCKS * UNITS) * UNITS + number % UNITS; });
+  const Meeting<Recurrent> meeting(x, counters, at.group);
   for (int64 step = 0; step <= steps; step++) {  // the last one only adds what flows into the initial state
     const int64 t = reverse ? step : steps - 1 - step, before = reverse ? t + 1 : t - 1;
     const int alive = walk.rows(t) - at.first, known = walk.rows(before) - at.first;
@@ -190,13 +181,13 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
                                               : number(out[last * HIDDEN + at.unit]);
       }
     }
+    meeting.others(step);
     float columns[PASSES][PAIRS][BLOCKS], others[PASSES][PAIRS][OWN + 1];
     UNROLL for (int pass = 0; pass < PASSES; pass++) {
-      if (step > 0) meeting.run(product, step, pass);
-      if (pass == 0) meeting.settle();
+      meeting.run(product, step, pass);
       UNROLL for (int pair = 0; pair < PAIRS; pair++) {
         if (!at.inside(pass, pair)) continue;
-        if (step > 0) now[pass][pair][0] += meeting.sum(at.u, at.row_of_pass(pair));
+        now[pass][pair][0] += meeting.sum(at.u, at.row_of_pass(pair));
         if (step == steps) continue;
         float next[STATES], gathered[BLOCKS];
         if (among(at.row(pass, pair), alive)) {
@@ -208,18 +199,15 @@ KERNEL void backward(const S *weight, const float *extra, const float *initial, 
           UNROLL for (int b = 0; b < BLOCKS; b++) gathered[b] = 0;
         }
         UNROLL for (int b = 0; b < BLOCKS; b++)
-          meeting.hand_over(step + 1, pass, (at.part * BLOCKS + b) * UNITS + at.u, at.row_of_pass(pair),
-                            number(stored<S>(gathered[b])));
+          *meeting.place(step + 1, pass, (at.part * BLOCKS + b) * UNITS + at.u, at.row_of_pass(pair)) =
+              number(stored<S>(gathered[b]));
       }
-      __syncthreads();  // sums are read, and what one block gives itself is there
+      if (PASSES > 1) __syncthreads();
     }
     if (step == steps) break;
+    meeting.done();
     EVERY_PAIR {
-      if (!at.inside(pass, pair)) continue;
-      if (PARTS > 1)
-        UNROLL for (int b = 0; b < BLOCKS; b++)
-          take_back(meeting.place(step + TURNS - 1, pass, (at.part * BLOCKS + b) * UNITS + at.u, at.row_of_pass(pair)));
-      if (!among(at.row(pass, pair), alive)) continue;
+      if (!at.inside(pass, pair) || !among(at.row(pass, pair), alive)) continue;
       const int64 row = start + at.row(pass, pair);
       UNROLL for (int b = 0; b < BLOCKS; b++)
         dgx[row * COLUMNS + b * HIDDEN + at.unit] = stored<S>(columns[pass][pair][b]);

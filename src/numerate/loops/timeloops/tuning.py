@@ -6,8 +6,6 @@ WORK_EACH = 2**25
 """CPU: multiplications for which a further thread is worthwhile: about 0.2 ms, several times what a thread costs."""
 THREADS, WARPS = 256, 8
 """GPU: of a block; ``grid.cuh`` and ``rowloop.cuh`` have the same."""
-TURNS = 4
-"""GPU: steps whose exchanged numbers have places of their own; ``grid.cuh`` has the same."""
 WEIGHTS = 144
 """GPU: numbers of the weight that a thread can keep in registers."""
 SUMS = 64

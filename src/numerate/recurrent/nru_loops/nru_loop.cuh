@@ -3,8 +3,8 @@
 //
 // Every block of a group keeps the memory of all rows of the group (forwards), or its gradient (backwards), in shared
 // memory and updates it by itself; exchanged are the hidden state and the heads' numbers z (forwards), the gradients of
-// the pre-activations and of the memory (backwards), one after the other in each step. The only block of a group has these
-// in its shared memory and waits for nobody. Rows that do not take part in a step keep their state
+// the pre-activations and of the memory (backwards), so that blocks wait for each other twice a step. The only block of a
+// group has these in its shared memory and waits for nobody. Rows that do not take part in a step keep their state
 // (forwards) or its gradient (backwards).
 //
 // Arrays of a row's numbers are laid out (number, row) in shared memory and in the exchange.
@@ -21,44 +21,20 @@ typedef Pairs<M_UNITS> OfMemory;
 #define DEPTH_OF(numbers, subs) (((numbers) + WARPS * (subs) - 1) / (WARPS * (subs)))
 #define EACH_WEIGHT(cols, depth) UNROLL for (int i = 0; i < (cols); i++) UNROLL for (int k = 0; k < (depth); k++)
 
-// What the blocks of a group exchange in a step: FIRST numbers of a row, then SECOND. A single block has them in place.
-template <int FIRST, int SECOND>
-struct Exchange {
-  static const int SIZE = (FIRST + SECOND) * ROWS;
-  float *mine;
-  int64 turns;  // numbers of a turn, of all groups
-
-  INLINE Exchange(float *x, const Place &at) : mine(x + int64(at.group) * SIZE), turns(int64(gridDim.x / PARTS) * SIZE) {
-    if (PARTS > 1)
-      for (int i = at.part * THREADS + threadIdx.x; i < SIZE; i += PARTS * THREADS)
-        if (i % ROWS >= at.rows)
-          UNROLL for (int turn = 0; turn < TURNS; turn++) publish(mine + turn * turns + i, 0.0f);
+// This block's numbers are there for the others.
+INLINE void give(unsigned *counter) {
+  if (PARTS > 1) arrive(counter);
+}
+// All blocks' numbers, after they were given so often; the only block of a group has written them in place.
+INLINE void receive(unsigned *counter, unsigned times, float *to, const float *from, int numbers) {
+  if (PARTS > 1) {
+    wait(counter, times * PARTS);
+    for (int i = threadIdx.x * 4; i < numbers * ROWS; i += THREADS * 4) copy_quad(to + i, from + i);
+    end_of_copies();
+    wait_for_copies<0>();
   }
-  INLINE float *place(int64 turn, int number, int row) const { return mine + turn_of(turn) * turns + number * ROWS + row; }
-  // The number of a row, for others or, with one part, in an array of this block.
-  INLINE void hand_over(int64 turn, int number, int row, float value, float *here) const {
-    if (PARTS > 1)
-      give(place(turn, number, row), value);
-    else
-      *here = value;
-  }
-  // What this thread gave a step ago; all have received it once they give something of this step.
-  INLINE void take_back(int64 turn, int number, int row) const {
-    if (PARTS > 1) ::take_back(place(turn + TURNS - 1, number, row));
-  }
-  // All blocks' numbers from `number` on, `count` of each row.
-  INLINE void receive(int64 turn, int number, int count, float *to) const {
-    if (PARTS > 1) {
-      ask(to, place(turn, number, 0), count * ROWS, threadIdx.x, THREADS);
-      await(to, place(turn, number, 0), count * ROWS);
-    }
-    __syncthreads();
-  }
-  // What this thread took back a step ago is seen to be.
-  INLINE void settle() const {
-    if (PARTS > 1) fence();
-  }
-};
+  __syncthreads();
+}
 
 #ifdef FORWARD
 const int DEPTH = DEPTH_OF(BOTH, SUB), Z_DEPTH = DEPTH_OF(BOTH, Z_SUB);
@@ -66,12 +42,13 @@ typedef Product<DEPTH, COLS, SUB> ToHidden;
 typedef Product<Z_DEPTH, Z_COLS, Z_SUB> ToHeads;
 const int NUMBERS = ToHidden::DEPTHS > ToHeads::DEPTHS ? ToHidden::DEPTHS : ToHeads::DEPTHS;
 
-// Shapes are those of one model, but of x, whose groups are those of all models.
+// Shapes are those of one model, but of x and counters, whose groups are those of all models.
 // h: (batch, HIDDEN) and m: (batch, MEMORY), initial, then final; memory: (rows of all steps, MEMORY), history of m, and
-// heads: (rows of all steps, WIDTH) may be null; x: (TURNS, groups, HIDDEN + WIDTH, ROWS), all ABSENT; starts: see Steps.
+// heads: (rows of all steps, WIDTH) may be null; x: (groups, HIDDEN + WIDTH, ROWS), zeros; counters: one per group, 0;
+// starts: see Steps.
 KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const float *bias, float *h, float *m, S *out,
-                    float *memory, float *heads, float *x, const int64 *starts, int64 steps, int64 batch,
-                    int64 rows_each, int64 reverse) {
+                    float *memory, float *heads, float *x, unsigned *counters, const int64 *starts, int64 steps,
+                    int64 batch, int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 rows = at.model * walk.start(steps);  // of the models before
@@ -102,7 +79,9 @@ KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const fl
                                                : m[place * MEMORY + source - HIDDEN];
   }
   const float own_bias = number_of_z < WIDTH ? bias[number_of_z] : 0.0f;
-  const Exchange<HIDDEN, WIDTH> exchange(x, at);
+  float *const there = PARTS > 1 ? x + int64(at.group) * (HIDDEN + WIDTH) * ROWS : shared;
+  float *const hidden = PARTS > 1 ? there : both, *const exchanged = PARTS > 1 ? there + HIDDEN * ROWS : z;
+  unsigned *const counter = counters + at.group;
   float fresh[PAIRS];
   UNROLL for (int pair = 0; pair < PAIRS; pair++)
     fresh[pair] = at.inside(0, pair) ? h[int64(at.first + at.row(0, pair)) * HIDDEN + at.unit] : 0.0f;
@@ -122,31 +101,28 @@ KERNEL void forward(const S *gx, const S *weight, const S *head_weight, const fl
     }
     to_hidden.run_near(both, sums);
     __syncthreads();
-    exchange.settle();
     UNROLL for (int pair = 0; pair < PAIRS; pair++) {
       if (!at.inside(0, pair)) continue;
-      const int row = at.row_of_pass(pair);
-      const float value = in[pair] + ToHidden::total(sums, at.u, row);
+      const float value = in[pair] + ToHidden::total(sums, at.u, at.row_of_pass(pair));
       if (among(at.row(0, pair), alive)) fresh[pair] = number(stored<S>(maximum(value, 0.0f)));
-      exchange.hand_over(step, at.unit, row, fresh[pair], both + at.unit * ROWS + row);
+      hidden[at.unit * ROWS + at.row_of_pass(pair)] = fresh[pair];
     }
+    give(counter);
     UNROLL for (int pair = 0; pair < PAIRS; pair++)
       if (at.inside(0, pair) && among(at.row(0, pair), alive))
         out[(start + at.row(0, pair)) * HIDDEN + at.unit] = stored<S>(fresh[pair]);
-    exchange.receive(step, 0, HIDDEN, both);
+    receive(counter, 2 * step + 1, both, hidden, HIDDEN);
     to_heads.run_near(both, sums);
     __syncthreads();
     UNROLL for (int pair = 0; pair < OfHeads::COUNT; pair++) {
       const int row = OfHeads::row(pair);
-      if (number_of_z >= WIDTH || !OfHeads::real(pair) || row >= at.rows) continue;
-      const float value = row < alive ? more[pair] + ToHeads::total(sums, column, row) : 0.0f;
-      exchange.hand_over(step, HIDDEN + number_of_z, row, value, z + number_of_z * ROWS + row);
-      exchange.take_back(step, HIDDEN + number_of_z, row);
-      if (heads && row < alive) heads[(start + row) * WIDTH + number_of_z] = value;
+      if (number_of_z >= WIDTH || !OfHeads::real(pair) || row >= alive) continue;
+      const float value = more[pair] + ToHeads::total(sums, column, row);
+      exchanged[number_of_z * ROWS + row] = value;
+      if (heads) heads[(start + row) * WIDTH + number_of_z] = value;
     }
-    UNROLL for (int pair = 0; pair < PAIRS; pair++)
-      if (at.inside(0, pair)) exchange.take_back(step, at.unit, at.row_of_pass(pair));
-    exchange.receive(step, HIDDEN, WIDTH, z);
+    give(counter);
+    receive(counter, 2 * step + 2, z, exchanged, WIDTH);
     weigh(z, room);
     EACH(MEMORY) if (among(i % ROWS, alive)) both[HIDDEN * ROWS + i] += gain(z, room, i);
     __syncthreads();
@@ -170,11 +146,10 @@ const int NEEDED = WIDTH + FromHidden::DEPTHS > ToMemory::DEPTHS ? WIDTH + FromH
 const int NUMBERS = NEEDED > FromHeads::DEPTHS ? NEEDED : FromHeads::DEPTHS;
 
 // dh: (batch, HIDDEN) and dm: (batch, MEMORY), gradients of the final state, then of the initial one; dout may be null;
-// d: (rows of all steps, HIDDEN + WIDTH), gradients of the pre-activations of h and of z; x: (TURNS, groups, HIDDEN + MEMORY,
-// ROWS), all ABSENT.
+// d: (rows of all steps, HIDDEN + WIDTH), gradients of the pre-activations of h and of z; x: (groups, HIDDEN + MEMORY, ROWS).
 KERNEL void backward(const S *weight, const S *head_weight, const S *out, const float *heads, const S *dout, float *dh,
-                     float *dm, S *d, float *x, const int64 *starts, int64 steps, int64 batch, int64 rows_each,
-                     int64 reverse) {
+                     float *dm, S *d, float *x, unsigned *counters, const int64 *starts, int64 steps, int64 batch,
+                     int64 rows_each, int64 reverse) {
   const Place at(batch, rows_each);
   const Steps walk = {starts, steps, batch};
   const int64 rows = at.model * walk.start(steps);  // of the models before
@@ -214,7 +189,9 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
   float now[PAIRS];
   UNROLL for (int pair = 0; pair < PAIRS; pair++)
     now[pair] = at.inside(0, pair) ? dh[int64(at.first + at.row(0, pair)) * HIDDEN + at.unit] : 0.0f;
-  const Exchange<HIDDEN, MEMORY> exchange(x, at);
+  float *const there = PARTS > 1 ? x + int64(at.group) * BOTH * ROWS : shared;
+  float *const hidden = PARTS > 1 ? there : dz + WIDTH * ROWS, *const exchanged = PARTS > 1 ? there + HIDDEN * ROWS : memory;
+  unsigned *const counter = counters + at.group;
   __syncthreads();
   for (int64 step = 0; step < steps; step++) {
     const int64 t = reverse ? step : steps - 1 - step, start = walk.start(t) + at.first;
@@ -233,21 +210,20 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
     pull(z, memory, dz, room);
     from_heads.run_near(dz, sums);
     __syncthreads();
-    exchange.settle();
     UNROLL for (int pair = 0; pair < PAIRS; pair++) {
       if (!at.inside(0, pair)) continue;
-      const int row = at.row_of_pass(pair);
-      const float all = now[pair] + FromHeads::total(sums, at.u, row);
+      const float all = now[pair] + FromHeads::total(sums, at.u, at.row_of_pass(pair));
       const float pulled = on[pair] ? number(stored<S>(all)) : 0.0f;
       if (among(at.row(0, pair), alive)) now[pair] = pulled;
-      exchange.hand_over(step, at.unit, row, pulled, dz + (WIDTH + at.unit) * ROWS + row);
+      hidden[at.unit * ROWS + at.row_of_pass(pair)] = pulled;
     }
+    give(counter);
     UNROLL for (int pair = 0; pair < PAIRS; pair++)
       if (at.inside(0, pair) && among(at.row(0, pair), alive))
         d[(start + at.row(0, pair)) * (HIDDEN + WIDTH) + at.unit] = stored<S>(now[pair]);
     for (int i = threadIdx.x + at.part * THREADS; i < alive * WIDTH; i += PARTS * THREADS)
       d[(start + i / WIDTH) * (HIDDEN + WIDTH) + HIDDEN + i % WIDTH] = stored<S>(dz[i % WIDTH * ROWS + i / WIDTH]);
-    exchange.receive(step, 0, HIDDEN, dz + WIDTH * ROWS);
+    receive(counter, 2 * step + 1, dz + WIDTH * ROWS, hidden, HIDDEN);
     from_hidden.run_near(dz + WIDTH * ROWS, sums);
     to_memory.run_near(dz, other_sums);
     __syncthreads();
@@ -256,15 +232,11 @@ KERNEL void backward(const S *weight, const S *head_weight, const S *out, const 
         now[pair] = FromHidden::total(sums, at.u, at.row_of_pass(pair));
     UNROLL for (int pair = 0; pair < OfMemory::COUNT; pair++) {
       const int row = OfMemory::row(pair);
-      if (cell >= MEMORY || !OfMemory::real(pair) || row >= at.rows) continue;
-      float *const here = memory + cell * ROWS + row;
-      exchange.hand_over(step, HIDDEN + cell, row, *here + ToMemory::total(other_sums, column, row), here);
-      exchange.take_back(step, HIDDEN + cell, row);
+      if (cell < MEMORY && OfMemory::real(pair) && row < at.rows)
+        exchanged[cell * ROWS + row] = memory[cell * ROWS + row] + ToMemory::total(other_sums, column, row);
     }
-    UNROLL for (int pair = 0; pair < PAIRS; pair++)
-      if (at.inside(0, pair)) exchange.take_back(step, at.unit, at.row_of_pass(pair));
-    __syncthreads();  // none of this block reads the memory any more
-    exchange.receive(step, HIDDEN, MEMORY, memory);
+    give(counter);
+    receive(counter, 2 * step + 2, memory, exchanged, MEMORY);
   }
   UNROLL for (int pair = 0; pair < PAIRS; pair++)
     if (at.inside(0, pair)) dh[int64(at.first + at.row(0, pair)) * HIDDEN + at.unit] = now[pair];
