@@ -18,7 +18,8 @@ import pytest
 import rich.console
 
 from numerate import __version__
-from numerate.cli import _progress, main
+from numerate.cli import main
+from numerate.cli_progress import Bar, Lines
 from numerate.results import Store
 from numerate.train import Progress
 
@@ -234,7 +235,7 @@ def test_a_folder_with_spaces_is_quoted_in_the_hint(finished, tmp_path, numerate
 
 @pytest.mark.parametrize("title", ["zoo", "primer2022/inalu-magnitude"])
 def test_the_time_left_is_shown_in_eighty_columns(title):
-    line = _progress(title)
+    line = Bar(title)
     label = "Modified Real NPU mul Single module, 100 inputs"
     line.tell(Progress(1184, 2944, 300, 1184, 0.5, 640.0, label, "emitted"))
     console = rich.console.Console(width=80, file=(written := io.StringIO()))
@@ -246,6 +247,18 @@ def test_the_time_left_is_shown_in_eighty_columns(title):
     console = rich.console.Console(width=120, file=(written := io.StringIO()))
     console.print(line.bar.get_renderable())
     assert "1,184 of 2,944 runs, 25% of 120 now trained solved" in written.getvalue()
+
+
+def test_where_there_is_no_terminal_progress_is_a_line_of_a_log(capsys):
+    now = Progress(1184, 2944, 300, 1184, 0.5, 640.0, "NMU mul\x1b[31m", "emitted")
+    with Lines("zoo", pause=0.0) as tell:
+        tell(now)
+    with Lines("zoo") as tell:  # once a minute
+        tell(now)
+    assert (
+        capsys.readouterr().err
+        == "zoo: 50.0%, 1,184 of 2,944 runs, 25% solved, 11 min left, NMU mul\N{REPLACEMENT CHARACTER}[31m\n"
+    )
 
 
 def test_version_and_help_do_not_load_torch():

@@ -5,28 +5,26 @@ import re
 import shlex
 import sys
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from numerate import __version__, completion, terminal
 from numerate.interrupts import INTERRUPTED, SENTENCE
-from numerate.labels import printable
 
 try:
     import typer
 except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
-from numerate import cli_data, cli_rows
+from numerate import cli_data, cli_progress, cli_rows
 from numerate.cli_rows import Out
 
 if TYPE_CHECKING:
     from numerate.experiments import Options
     from numerate.experiments.experiment import ReportResult
     from numerate.published import Range
-    from numerate.train import Progress
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 CLOSED_PIPE = 1
@@ -219,7 +217,7 @@ def run(
             continue
         try:
             trained |= left is not None and is_unfinished(work, out)
-            with _progress(work.experiment.id) as tell:
+            with cli_progress.shown(work.experiment.id) as tell:
                 result = run_work(work, out, **how, progress=tell, seconds=left)
         except Unfinished as nothing:
             if seconds is None:
@@ -447,58 +445,3 @@ def _ranges(text: str) -> "tuple[Range, ...]":
 
 def _print(renderable: Any) -> None:
     terminal.show(renderable)
-
-
-def _rounded(seconds: float) -> str:
-    """100 s, 11 min, 5 h, 11 days"""
-    return next(
-        f"{seconds / length:.0f} {unit}"
-        for unit, length, most in (
-            ("s", 1, 120),
-            ("min", 60, 7200),
-            ("h", 3600, 172_800),
-            ("days", 86_400, float("inf")),
-        )
-        if seconds < most
-    )
-
-
-class _progress:
-    """A line that says how many runs are done, how many succeeded and how long it will take."""
-
-    def __init__(self, title: str) -> None:
-        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.table import Column
-        from rich.text import Text
-
-        class Label(ProgressColumn):
-            """What is trained now; the only column that shrinks where the terminal is narrow."""
-
-            def render(self, task: Any) -> Text:
-                return Text(printable(f"{title}  {task.fields['label']}"), no_wrap=True, overflow="ellipsis")
-
-        whole = Column(no_wrap=True)
-        self.bar = Progress(
-            BarColumn(bar_width=12, table_column=whole),
-            TextColumn("{task.fields[runs]}", table_column=whole),
-            TimeElapsedColumn(table_column=whole),
-            TextColumn("{task.fields[left]}", table_column=whole),
-            Label(),
-        )
-        self.task = self.bar.add_task(title, total=1.0, runs="", left="", label="")
-
-    def __enter__(self) -> "Callable[[Progress], None]":
-        self.bar.start()
-        return self.tell
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def tell(self, now: "Progress") -> None:
-        left = "" if not now.remaining else f"{_rounded(now.remaining)} left"
-        of = f" of {now.trained:,} now trained" if now.trained < now.finished else ""  # the others were there before
-        rate = f", {now.solved / now.trained:.0%}{of} solved" if now.trained else ""
-        text = f"{now.finished:,} of {now.total:,} runs{rate}"
-        if now.workers is not None:
-            text += f", {now.busy:,}/{now.workers:,} workers busy, {now.rate:,.1f} runs/s"
-        self.bar.update(self.task, completed=now.fraction, runs=text, left=left, label=now.label)

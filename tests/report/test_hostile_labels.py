@@ -113,10 +113,10 @@ def test_an_odd_environment_is_told_as_far_as_it_goes(around):
 
 
 def test_a_hostile_label_is_shown_in_the_bar_as_text():
-    from numerate.cli import _progress
+    from numerate.cli_progress import Bar
     from numerate.train import Progress
 
-    line = _progress("x")
+    line = Bar("x")
     line.tell(Progress(1, 2, 1, 1, 0.5, 1.0, "\x1b[31m[/b]", "emitted"))
     console = rich.console.Console(width=120, file=(written := io.StringIO()), force_terminal=True, color_system=None)
     console.print(line.bar.get_renderable())
