@@ -24,11 +24,9 @@ extern "C" int update(int64_t count, const Settings *settings, const float *grad
     const V g = load(gradient + j, lanes), m = load(old[1] + j, lanes), v = load(old[2] + j, lanes);
     const V first = m + (g - m) * s.rest1.at(j, lanes);
     const V second = v * s.beta2.at(j, lanes) + s.rest2.at(j, lanes) * g * g;
-    // lanes beyond the row divide by 1: their correction is 0
-    const V correction1 = among(s.correction1.at(j, lanes), 1, lanes);
-    const V correction2 = among(s.correction2.at(j, lanes), 1, lanes);
-    const V spread = sqrt(second / correction2) + s.eps;
-    V p = load(old[0] + j, lanes) - first / spread * (s.rate.at(j, lanes) / correction1);
+    const V spread = among(sqrt(second / s.correction2.at(j, lanes)) + s.eps, 1, lanes);  // beyond the row, by 1
+    const V factor = s.rate.at(j, lanes) / among(s.correction1.at(j, lanes), 1, lanes);
+    V p = load(old[0] + j, lanes) - first / spread * factor;
     if (s.low) p = where(p < load(s.low + j, lanes), load(s.low + j, lanes), p);
     if (s.high) p = where(p > load(s.high + j, lanes), load(s.high + j, lanes), p);
     store(fresh[0] + j, p, lanes), store(fresh[1] + j, first, lanes), store(fresh[2] + j, second, lanes);
