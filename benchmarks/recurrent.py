@@ -43,10 +43,16 @@ class Setting:
 
 
 LONG = Setting(16_384, 8, 1, 200, 256, 3)  # for the modern layers alone
+FLASHRNN = Setting(1024, 16, 768, 768, 256, 5)  # of its paper's figures, for what it has
 CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40), LONG)
-CUDA = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5), LONG)
+CUDA = (
+    Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5),
+    LONG, FLASHRNN,
+)  # fmt: skip
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
 MODERN = ("SLSTM", "LMU", "MinGRU", "MinLSTM", "LRU", "S4D", "S5", "S6")
+ALONE = {LONG: MODERN, FLASHRNN: ("LSTM", "GRU", "SLSTM")}
+"""Settings at which only these layers are measured."""
 ON_CUDA = ("OLSTM", "OMLSTM")  # whose blocks wait for each other twice a step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
 TORCH: dict[str, Callable[[int, int], nn.RNNBase]] = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
@@ -210,7 +216,7 @@ def main() -> None:
                 print(
                     f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
                 )
-            chosen = arguments.only or (MODERN if setting is LONG else names)
+            chosen = arguments.only or ALONE.get(setting, names)
             for dtype in arguments.dtype:
                 measure(setting, chosen, arguments.device, getattr(torch, dtype), arguments.plain)
     if arguments.setting is None:
