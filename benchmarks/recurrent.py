@@ -193,7 +193,7 @@ def show(way: str, median: float, ratio: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--dtype", nargs="+", default=["float32"], choices=("float32", "bfloat16"))
+    parser.add_argument("--dtype", nargs="+", default=["float32"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--all", action="store_true", help="all gates and cells, not only the common ones")
     parser.add_argument("--plain", action="store_true", help="also the plain loop of each layer")
     parser.add_argument("--only", nargs="*", help="these layers")
