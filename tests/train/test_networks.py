@@ -379,6 +379,27 @@ def test_a_run_stops_once_it_is_solved(tmp_path: Path) -> None:
     assert math.isnan(row.curves["train"][0])
 
 
+@dataclass(frozen=True)
+class HarderTest(Sums):
+    """Validation is below the threshold from the first update on, the test never."""
+
+    limit: float = 1000.0
+
+    def evaluation(self, split: Any, index: int, data: Any) -> Batch:
+        batch = super().evaluation(split, index, data)
+        return batch._replace(y=batch.y + 100.0) if split == "test" else batch
+
+
+def test_a_run_that_would_not_be_judged_solved_goes_on(tmp_path: Path) -> None:
+    stop = Stop(solved=True)
+    (row,) = trained(tmp_path / "harder", training(task=HarderTest(), seeds=(0,), stop=stop)).values()
+    assert row.scores["best_validation"] < 1000.0 < row.scores["best_test"]
+    assert "stopped_at" not in row.scores
+    (row,) = trained(tmp_path / "even", training(task=Sums(limit=1000.0), seeds=(0,), stop=stop)).values()
+    assert row.scores["stopped_at"] == 0
+    assert judge(row).solved
+
+
 def test_a_run_stops_when_its_patience_ends(tmp_path: Path) -> None:
     given = training(schedule=torch.zeros_like, seeds=(0,), steps=40, stop=Stop(patience=2))
     (row,) = trained(tmp_path, given).values()

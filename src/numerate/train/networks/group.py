@@ -326,9 +326,13 @@ class NetworkGroup:
         return self.stacks[0].errors_of_zero().double().cpu().numpy().repeat(len(self.stacks))
 
     def _is_solved(self) -> np.ndarray:
+        """Whether each run would be judged solved if it ended here."""
         if self.training.task.judged == "train":
             return np.isfinite(self.log.solved)
-        return below_threshold(self.curves["validation"][-1], self._thresholds())
+        validation, test = (np.stack(self.curves[split], -1) for split in ("validation", "test"))
+        best = best_points(validation)[:, None]
+        errors = np.maximum(*(np.take_along_axis(curve, best, -1)[:, 0] for curve in (validation, test)))
+        return below_threshold(errors, self._thresholds())
 
     def _thresholds(self) -> np.ndarray:
         return np.array([float(run.training.task.threshold()) for run in self.runs])
