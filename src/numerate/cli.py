@@ -199,6 +199,8 @@ def run(
     out: Out = Path("results"),
 ) -> None:
     """Train the missing runs of an experiment and write its report; run it again after an interruption to continue."""
+    if seconds is not None and not seconds >= 0:
+        raise ValueError(f"--seconds must be 0 or more, got {seconds:g}")
     end = None if seconds is None else clock.monotonic() + seconds  # imports and the list of runs take some, too
     from numerate.experiments import select
     from numerate.experiments.running import LEAST, Unfinished, is_unfinished, run_work

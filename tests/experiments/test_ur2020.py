@@ -125,6 +125,12 @@ def test_verdicts_on_forgetting_say_what_the_runs_say():
     assert verdicts({"LSTM": False}, {"LSTM": 200.0}) == [None, True, None]
 
 
+def stored(task):
+    """A task as runs store it."""
+    sizes = {name: getattr(task, name) for name in ("length", "batch_size", "evaluation_batches")}
+    return {"call": f"{type(task).__module__}:{type(task).__qualname__}"} | sizes
+
+
 def known(unit, task, times, last=0.02):
     """Runs of one gate that are solved at given updates (None: not)."""
     steps = np.linspace(0, 10_000, 11)
@@ -136,7 +142,7 @@ def known(unit, task, times, last=0.02):
         rows.append(
             Row(
                 "ur2020/figure4",
-                {"unit": unit, "task": {"length": task.length}, "steps": 10_000},
+                {"unit": unit, "task": stored(task), "steps": 10_000},
                 seed,
                 {"unit": unit, "task": name},
                 "finished",
@@ -158,14 +164,32 @@ def told(u, r, ur, chrono):
 
 
 def test_verdicts_on_gates_say_what_the_runs_say():
+    def verdicts(rows, options=PAPER):
+        return [claim.holds for claim in synthetic.figure4_claims(rows, options)]
+
     as_printed = told([8_000] * 3, [7_000] * 3, [3_000] * 3, [5_000] * 3)
-    assert [c.holds for c in synthetic.figure4_claims(as_printed, PAPER)] == [True] * 5
-    worse = told([2_000] * 3, [7_000] * 3, [3_000] * 3, [None] * 3)
-    assert [c.holds for c in synthetic.figure4_claims(worse, PAPER)] == [True, True, False, True, True]
+    assert verdicts(as_printed) == [True] * 6
+    worse = told([1_000] * 3, [7_000] * 3, [3_000] * 3, [None] * 3)
+    assert verdicts(worse) == [True, True, False, True, True, True]
     unclear = told([None] * 3, [None] * 3, [None] * 3, [None] * 3)
-    assert [c.holds for c in synthetic.figure4_claims(unclear, PAPER)] == [True, True, None, None, None]
-    assert [c.holds for c in synthetic.figure4_claims(worse, Options("quick"))] == [True, True, None, True, True]
-    assert {c.holds for c in synthetic.figure4_claims(as_printed, Options("smoke"))} == {None}
+    assert verdicts(unclear) == [True, True, None, None, None, True]
+    assert verdicts(worse, Options("quick")) == [True, True, None, True, True, None]
+    assert set(verdicts(as_printed, Options("smoke"))) == {None}
+    one_evaluation = told([4_000] * 3, [7_000] * 3, [3_000] * 3, [5_000] * 3)
+    assert verdicts(one_evaluation)[2] is None
+    mixed = told([8_000] * 3, [7_000, 9_000, None], [3_000] * 3, [2_000, 5_000, 5_000])
+    assert verdicts(mixed) == [True, None, True, True, None, True]
+    single = [row for row in as_printed if row.seed == 0]
+    assert verdicts(single) == [None] * 5 + [True]
+
+
+def test_a_run_that_diverged_is_behind_all_others():
+    rows = told([None] * 3, [None] * 3, [None] * 3, [None] * 3)
+    lost = [replace(row, status="diverged", stopped_at=9, reason="nan") if "U" in row.labels["unit"] else row
+            for row in rows]  # fmt: skip
+    claims = synthetic.figure4_claims(lost, PAPER)
+    assert [claim.holds for claim in claims[:5]] == [False, True, None, False, False]
+    assert "UR-LSTM diverged" in claims[3].ours
 
 
 def test_accuracies_are_compared_by_their_standard_errors():

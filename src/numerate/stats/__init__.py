@@ -12,7 +12,7 @@ from numerate.stats.intervals import (
     upper_mean,
     wilson,
 )
-from numerate.stats.ordering import Agreement, rank_agreement
+from numerate.stats.ordering import Agreement, lower, rank_agreement
 from numerate.stats.summary import Summary, summarise
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "false_discovery",
     "fisher",
     "gamma_mean",
+    "lower",
     "median",
     "normal_mean",
     "outcome",

@@ -1,5 +1,6 @@
 """Do two lists of numbers put the same things in the same order? Kendall's τ-b with a permutation test."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial, prod
@@ -97,3 +98,19 @@ def _arrangements(counts: tuple[int, ...]) -> np.ndarray:
 @lru_cache(16)
 def _permutations(n: int) -> np.ndarray:
     return np.random.default_rng(0).random((ARRANGEMENTS, n)).argsort(-1)
+
+
+def lower(first: Sequence[float], second: Sequence[float], gap: float = 0.0, level: float = 0.05) -> bool | None:
+    """Whether the numbers of one group are lower than those of another; None: that cannot be told.
+
+    They are if at least two of each do not overlap, by more than ``gap``, or if their rank sums differ beyond chance.
+    Infinite numbers are larger than all others.
+    """
+    if min(len(first), len(second)) < 2:
+        return None
+    if max(first) + gap < min(second):
+        return True
+    if max(second) + gap < min(first):
+        return False
+    word = rank_agreement([0] * len(first) + [1] * len(second), [*first, *second], level).word
+    return {"same order": True, "other order": False}.get(word)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from numerate.checks import positive
-from numerate.tasks.batches import Batch
+from numerate.tasks.batches import Batch, HeldOut
 from numerate.tasks.online import Online, check_sizes, integers, masked_mean, one_hot, step_losses, sum_and_count
 
 SYMBOLS, ITEMS = 8, 10
@@ -146,6 +146,12 @@ class VariableCopying(Recall):
 
     def baseline(self) -> float:
         return sum(ITEMS * log(SYMBOLS) / (lag + 2 * ITEMS) for lag in range(1, self.length + 1)) / self.length
+
+    def guessing(self, split: HeldOut) -> float:
+        """By the lags of its batches: few lags may cost a tenth more or less than all."""
+        batches = [self.evaluation(split, index, {}) for index in range(self.evaluations(split))]
+        steps = [float(batch.mask[:, 0].sum()) for batch in batches if batch.mask is not None]
+        return sum(ITEMS * log(SYMBOLS) / count for count in steps) / len(steps)
 
 
 @dataclass(frozen=True)

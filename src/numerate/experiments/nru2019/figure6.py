@@ -78,7 +78,7 @@ def memory_picture(change: np.ndarray, size: np.ndarray, task: Copying) -> Pictu
         top.grid(False)
         top.set_yticks([])
         top.set_ylabel(f"the {len(change)} cells of memory")
-        below.fill_between(np.arange(len(size)), size, step="post", color="#0072b2", alpha=0.5, lw=0)
+        below.fill_between(np.arange(len(size) + 1), [*size, size[-1]], step="post", color="#0072b2", alpha=0.5, lw=0)
         below.set_ylabel("mean size")
         below.set_xlabel("step of the sequence")
         for name, place in phases(task).items():

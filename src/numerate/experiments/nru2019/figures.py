@@ -8,12 +8,14 @@ from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nru2019 import verdicts
 from numerate.experiments.nru2019.runs import (
     TASKS,
+    UPDATES,
     RecallTask,
-    by_task,
     curve_picture,
     overview_picture,
+    sized,
     solved_pictures,
     table,
+    title,
     trainings,
 )
 from numerate.experiments.nru2019.units import UNITS
@@ -32,53 +34,59 @@ def of(kind: type[RecallTask]) -> list[RecallTask]:
     return [task for task in TASKS if isinstance(task, kind)]
 
 
-def page(title: str) -> Callable[[Sequence[Row], Options], Page]:
+def page(heading: str) -> Callable[[Sequence[Row], Options], Page]:
     def draw(rows: Sequence[Row], options: Options) -> Page:
-        return Page(title, pictures=[curve_picture(rows), *solved_pictures(rows)], tables=[table(rows)])
+        return Page(heading, pictures=[curve_picture(rows), *solved_pictures(rows)], tables=[table(rows)])
 
     return draw
 
 
+def runs_of(rows: Sequence[Row], kinds: tuple[type[RecallTask], ...], options: Options) -> verdicts.Runs:
+    """With the tasks of those kinds that the size has, run or not."""
+    tasks = sized([task for task in TASKS if isinstance(task, kinds)], options)
+    return verdicts.Runs(rows, [title(task) for task in tasks], options)
+
+
 def copying_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+    runs = runs_of(rows, (Copying,), options)
     return [
-        verdicts.solves_within(rows, "EURNN", 500),
-        verdicts.first_then_second(rows, "NRU", "JANET"),
-        verdicts.ratio(rows, "JANET", "NRU"),
-        verdicts.stays_at_guessing(rows, ["RNN-orth", "RNN-id"], options),
+        *verdicts.solves_within(runs, "EURNN", 500),
+        *verdicts.first_then_second(runs, "NRU", "JANET"),
+        *verdicts.ratio(runs, "JANET", "NRU"),
+        *verdicts.stays_at_guessing(runs, ["RNN-orth", "RNN-id"]),
     ]
 
 
 def variable_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+    runs = runs_of(rows, (VariableCopying,), options)
     poorly = "EURNN performs poorly where the lag varies (our test: no run is solved)."
-    return [verdicts.first_then_second(rows, "NRU", "JANET"), verdicts.fails(rows, "EURNN", options, poorly)]
+    return [*verdicts.first_then_second(runs, "NRU", "JANET"), *verdicts.fails(runs, "EURNN", poorly)]
 
 
 def denoising_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
+    runs = runs_of(rows, (Denoising,), options)
     fails = "EURNN does not converge to the solution (our test: no run is solved)."
     return [
-        verdicts.all_solve_but(rows, options, ["EURNN"]),
-        verdicts.fails(rows, "EURNN", options, fails),
-        learns_first(rows, options),
+        *verdicts.all_solve_but(runs, UNITS, ["EURNN"], UPDATES["paper"]),
+        *verdicts.fails(runs, "EURNN", fails),
+        *learns_first(runs),
     ]
 
 
-def learns_first(rows: Sequence[Row], options: Options, share: float = 0.1) -> Claim:
+def learns_first(runs: verdicts.Runs, share: float = 0.1) -> list[Claim]:
     """By the median loss after a tenth of the updates of NRU."""
-    found, holds = [], []
-    for task, members in by_task(rows).items():
-        series = {group.name: group for group in curves(members, "validation") if group.name in ("NRU", *UNITS[1:5])}
-        if len(series) < 2 or "NRU" not in series:
-            continue
+    units = ("NRU", "JANET", *verdicts.GATED)
+
+    def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
+        series = {name: curves(groups[name], "validation")[0] for name in units}
         at = share * series["NRU"].steps[-1]
         losses = {name: float(np.interp(at, group.steps[1:], group.median[1:])) for name, group in series.items()}
-        found.append(f"{task}: at update {at:,.0f} " + ", ".join(f"{n} {v:.3f}" for n, v in losses.items()))
-        holds.append(min(losses, key=lambda name: losses[name]) == "NRU")
+        says = f"at update {at:,.0f} " + ", ".join(f"{n} {v:.3f}" for n, v in losses.items())
+        first = min(losses, key=lambda name: losses[name]) == "NRU"
+        return says, None if runs.options.size == "smoke" else first
+
     sentence = f"NRU learns faster in the beginning (our test: lowest median loss of the gated units at {share:.0%})."
-    return Claim(sentence, "; ".join(found) + "." if found else "no runs.", _verdict(holds, options))
-
-
-def _verdict(holds: Sequence[bool], options: Options) -> bool | None:
-    return None if options.size == "smoke" or not holds else all(holds)
+    return runs.on_each_task(sentence, units, test)
 
 
 def draw_figure3(rows: Sequence[Row], options: Options) -> Page:
@@ -91,17 +99,14 @@ def draw_figure3(rows: Sequence[Row], options: Options) -> Page:
 
 
 def figure3_claims(rows: Sequence[Row], options: Options) -> list[Claim]:
-    copying = [row for row in rows if "copying" in row.labels["task"]]
-    return [
-        verdicts.first_then_second(copying, *TOP[:2], others=TOP[2:]),
-        verdicts.ratio(copying, "JANET", "NRU"),
-    ]
+    runs = runs_of(rows, (Copying, VariableCopying), options)
+    return [*verdicts.first_then_second(runs, *TOP[:2], others=TOP[2:]), *verdicts.ratio(runs, "JANET", "NRU")]
 
 
-def experiment(figure: str, title: str, tasks: Sequence[RecallTask], show: Callable, claims: Claims) -> Experiment:
+def experiment(figure: str, heading: str, tasks: Sequence[RecallTask], show: Callable, claims: Claims) -> Experiment:
     return Experiment(
         id=f"nru2019/{figure}",
-        title=title,
+        title=heading,
         trainings=trainings(tasks),
         show=picture_page(show, claims),
         about=about("nru2019", figure),

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from numerate.experiments.experiment import Options
+from numerate.experiments.guessing import guessing
 from numerate.experiments.nru2019.units import UNITS, copying_layers, recipes
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.unit_choice import choose_recipes
@@ -45,7 +46,7 @@ FEWER = {
     "quick": {"EURNN": 200},
     "paper": {"EURNN": 5_000, "GORU": 25_000, "RNN-orth": 25_000, "RNN-id": 25_000, "SRU": 25_000},
 }
-"""Updates of units that have solved a task or settled by then."""
+"""Updates of units that have solved a task by then (EURNN), or that the paper has at or near the loss of guessing."""
 SEEDS = {"smoke": 1, "quick": 2, "paper": 16}
 
 
@@ -120,8 +121,8 @@ def order(rows: Sequence[Row]) -> list[str]:
 
 
 def baseline(rows: Sequence[Row]) -> float:
-    """The loss of guessing: runs are solved at a tenth of it."""
-    return 10 * rows[0].threshold
+    """The loss of guessing on the sequences that curves are drawn of, those of the validation."""
+    return guessing(rows[0], "validation")
 
 
 def length(rows: Sequence[Row]) -> int:
@@ -146,7 +147,7 @@ def middle(values: Sequence[float]) -> float:
 
 
 def left(rows: Sequence[Row]) -> list[float]:
-    """The last loss of each run as a share of that of guessing; infinite if it diverged."""
+    """The last validation loss of each run as a share of that of guessing; infinite if it diverged."""
     return final_values(rows, "validation", 1 / baseline(rows))
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.nru2019 import beside
 from numerate.experiments.nru2019.runs import order
@@ -61,7 +63,8 @@ def curve_picture(rows: Sequence[Row]) -> Picture:
     with style():
         fig, (ax,) = panels(1, 6.4, 3.7)
         plot_curves(ax, series, order=colours, first="NRU")
-        lowest = min(float(group.values[group.values > 0].min()) for group in series)
+        known = [float(value) for group in series for value in group.values.flat if 0 < value < np.inf]
+        lowest = min(known, default=1.0)
         ax.set_ylim(0.95 * lowest, max(2.2, 1.8 * lowest))
         ax.set_ylabel("bits a character, validation")
         legend(fig, series, colours, first="NRU")

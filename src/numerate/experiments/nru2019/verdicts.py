@@ -1,6 +1,7 @@
 """The paper's sentences on copying and denoising, and the tests that decide whether they hold."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from numerate.experiments.nru2019.runs import by_task, by_unit, last_update, lef
 from numerate.report import Claim
 from numerate.report.text import thousands
 from numerate.results import Row
+from numerate.stats import lower
 
 GATED = ("LSTM-chrono", "GRU", "LSTM")
 STUCK = 0.95
@@ -23,105 +25,136 @@ def shown(value: float) -> str:
     return "not solved" if np.isinf(value) else thousands(value)
 
 
-def on_every_task(sentence: str, rows: Sequence[Row], needed: Sequence[str], test: Test) -> Claim:
-    """A sentence that must hold on every task."""
-    found: list[str] = []
-    holds: list[bool | None] = []
-    for task, members in by_task(rows).items():
-        groups = by_unit(members)
-        if all(unit in groups for unit in needed):
-            says, verdict = test(groups)
-            found.append(f"{task}: {says}")
-            holds.append(verdict)
-        else:
-            found.append(f"{task}: no runs of {', '.join(unit for unit in needed if unit not in groups)}")
-            holds.append(None)
-    return Claim(sentence, "; ".join(found) + ".", _all(holds))
+def share(value: float) -> str:
+    """Of the loss of guessing; the median run may have diverged."""
+    return "diverged" if np.isinf(value) else f"{value:.0%}"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs there are, and the tasks that the experiment has.
+
+    Args:
+        rows: of any units and tasks.
+        tasks: titles of all tasks, run or not.
+        options: of the experiment.
+    """
+
+    rows: Sequence[Row]
+    tasks: Sequence[str]
+    options: Options
+
+    def on_each_task(self, sentence: str, needed: Sequence[str], test: Test) -> list[Claim]:
+        """A sentence for each task that was run; it cannot be told of a task without runs of every needed unit."""
+        found, several = by_task(self.rows), len(self.tasks) > 1
+        claims = []
+        for task in [task for task in self.tasks if task in found] or self.tasks[:1]:
+            groups = by_unit(found.get(task, []))
+            missing = [unit for unit in needed if unit not in groups]
+            says, verdict = (f"no runs of {', '.join(missing)}", None) if missing else test(groups)
+            claims.append(Claim(f"{task}: {sentence}" if several else sentence, f"{says}.", verdict))
+        return claims
 
 
 def _all(holds: Sequence[bool | None]) -> bool | None:
     return False if False in holds else None if None in holds or not holds else True
 
 
-def solves_within(rows: Sequence[Row], unit: str, most: int) -> Claim:
+def solves_within(runs: Runs, unit: str, most: int) -> list[Claim]:
     def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
         at = middle(times(groups[unit]))
         long_enough = at <= last_update(groups[unit]) or last_update(groups[unit]) >= most
         return f"median {shown(at)}", at <= most if long_enough else None
 
-    return on_every_task(
-        f"{unit} solves the task in a few hundred updates (our test: median of at most {most}).", rows, [unit], test
+    sentence = f"{unit} solves the task in a few hundred updates (our test: median of at most {most})."
+    return runs.on_each_task(sentence, [unit], test)
+
+
+def stays_at_guessing(runs: Runs, units: Sequence[str]) -> list[Claim]:
+    """Short runs cannot tell: they may leave it later. A run that diverged or got worse is not stuck there."""
+
+    def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
+        losses = {unit: left(groups[unit]) for unit in units}
+        better = {unit: sum(loss <= STUCK for loss in some) for unit, some in losses.items()}
+        says = "loss left " + ", ".join(
+            f"{unit} {share(middle(some))} (below {STUCK:.0%} in {better[unit]} of {len(some)} runs)"
+            for unit, some in losses.items()
+        )
+        stuck = all(STUCK < middle(some) < 2 - STUCK for some in losses.values())
+        return says, stuck if runs.options.as_published else None
+
+    sentence = (
+        f"{' and '.join(units)} get stuck at the loss of guessing (our test: median within {1 - STUCK:.0%} of it)."
     )
+    return runs.on_each_task(sentence, units, test)
 
 
-def stays_at_guessing(rows: Sequence[Row], units: Sequence[str], options: Options) -> Claim:
-    """Short runs cannot tell: they may leave it later."""
-
-    def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
-        shares = {unit: middle(left(groups[unit])) for unit in units}
-        says = "loss left " + ", ".join(f"{unit} {share:.0%}" for unit, share in shares.items())
-        return says, min(shares.values()) > STUCK if options.as_published else None
-
-    sentence = f"{' and '.join(units)} get stuck at the loss of guessing (our test: median above {STUCK:.0%} of it)."
-    return on_every_task(sentence, rows, units, test)
-
-
-def first_then_second(rows: Sequence[Row], first: str, second: str, others: Sequence[str] = GATED) -> Claim:
-    """By time to solve; where neither is solved, by the loss that is left, if no run of one overlaps the other's."""
+def first_then_second(runs: Runs, first: str, second: str, others: Sequence[str] = GATED) -> list[Claim]:
+    """By time to solve; where neither is solved, by the loss that is left."""
 
     def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
-        ahead = [_ahead(groups[first], groups[second]), *(_ahead(groups[second], groups[unit]) for unit in others)]
+        told = [ahead(groups[first], groups[second]), *(ahead(groups[second], groups[unit]) for unit in others)]
         if any(np.isfinite(middle(times(groups[unit]))) for unit in (first, second)):
             says = ", ".join(f"{unit} {shown(middle(times(groups[unit])))}" for unit in (first, second, *others))
         else:
-            says = "loss left " + ", ".join(f"{u} {middle(left(groups[u])):.0%}" for u in (first, second, *others))
-        return says, _all(ahead)
+            says = "loss left " + ", ".join(f"{u} {share(middle(left(groups[u])))}" for u in (first, second, *others))
+        return says, _all(told)
 
-    sentence = f"{first} converges faster than all other gated models, followed by {second}."
-    return on_every_task(sentence, rows, [first, second, *others], test)
-
-
-def _ahead(a: Sequence[Row], b: Sequence[Row]) -> bool | None:
-    """Whether ``a`` is ahead: by median time to solve if either has one, else by loss if no runs overlap."""
-    first, second = middle(times(a)), middle(times(b))
-    if np.isfinite(first) or np.isfinite(second):
-        return first < second
-    ours, theirs = left(a), left(b)
-    return True if max(ours) < min(theirs) else False if min(ours) > max(theirs) and len(ours) > 2 else None
+    sentence = (
+        f"{first} converges faster than all other gated models, followed by {second} (our test: runs of one do not "
+        "overlap those of the other, or rank sums at 5 %)."
+    )
+    return runs.on_each_task(sentence, [first, second, *others], test)
 
 
-def ratio(rows: Sequence[Row], slower: str, faster: str, low: float = 1.5, high: float = 3.0) -> Claim:
+def ahead(a: Sequence[Row], b: Sequence[Row]) -> bool | None:
+    """Whether ``a`` is ahead: by time to solve if the median run of either is solved, else by the loss left."""
+    solved = np.isfinite([middle(times(a)), middle(times(b))]).any()
+    return lower(times(a), times(b)) if solved else lower(left(a), left(b))
+
+
+def ratio(runs: Runs, slower: str, faster: str, low: float = 1.5, high: float = 3.0) -> list[Claim]:
     def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
         a, b = middle(times(groups[slower])), middle(times(groups[faster]))
         if np.isinf(a) or np.isinf(b):
             return f"{slower} {shown(a)}, {faster} {shown(b)}", None
         return f"{a / b:.1f}", low <= a / b <= high
 
-    return on_every_task(
-        f"{slower} requires two to three times more updates than {faster} (our test: medians, {low:g} to {high:g}).",
-        rows, [slower, faster], test,
-    )  # fmt: skip
+    sentence = (
+        f"{slower} requires two to three times more updates than {faster} (our test: medians, {low:g} to {high:g})."
+    )
+    return runs.on_each_task(sentence, [slower, faster], test)
 
 
-def fails(rows: Sequence[Row], unit: str, options: Options, sentence: str) -> Claim:
+def fails(runs: Runs, unit: str, sentence: str) -> list[Claim]:
     """No run of the unit is solved, though the runs are long enough for it to have settled."""
 
     def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
         some = groups[unit]
         solved = sum(np.isfinite(times(some)))
-        says = f"{solved} of {len(some)} solved, loss left {middle(left(some)):.0%}"
-        return says, not solved if options.as_published or solved else None
+        says = f"{solved} of {len(some)} solved, loss left {share(middle(left(some)))}"
+        return says, not solved if runs.options.as_published or solved else None
 
-    return on_every_task(sentence, rows, [unit], test)
+    return runs.on_each_task(sentence, [unit], test)
 
 
-def all_solve_but(rows: Sequence[Row], options: Options, exceptions: Sequence[str]) -> Claim:
+def all_solve_but(runs: Runs, units: Sequence[str], exceptions: Sequence[str], updates: int) -> list[Claim]:
+    """Of all ``units``; one that is not solved in fewer than ``updates`` may still be."""
+    wanted = [unit for unit in units if unit not in exceptions]
+
     def test(groups: dict[str, list[Row]]) -> tuple[str, bool | None]:
-        medians = {unit: middle(times(some)) for unit, some in groups.items() if unit not in exceptions}
-        unsolved = [unit for unit, at in medians.items() if np.isinf(at)]
-        says = f"solved by {len(medians) - len(unsolved)} of {len(medians)}" + (
-            f", not by {', '.join(unsolved)}" if unsolved else ""
-        )
-        return says, not unsolved if options.size == "paper" else None
+        some = {unit: groups[unit] for unit in wanted if unit in groups}
+        unsolved = {unit: members for unit, members in some.items() if np.isinf(middle(times(members)))}
+        says = f"solved by {len(some) - len(unsolved)} of {len(wanted)}"
+        if unsolved:
+            says += ", not by " + ", ".join(
+                f"{u} in {last_update(members):,} updates" for u, members in unsolved.items()
+            )
+        if missing := [unit for unit in wanted if unit not in some]:
+            says += f"; no runs of {', '.join(missing)}"
+        if runs.options.size != "paper":
+            return says, None
+        refuted = any(last_update(members) >= updates for members in unsolved.values())
+        return says, False if refuted else None if unsolved or missing else True
 
-    return on_every_task(f"All models converge to the solution except {', '.join(exceptions)}.", rows, [], test)
+    return runs.on_each_task(f"All models converge to the solution except {', '.join(exceptions)}.", [], test)

@@ -73,7 +73,7 @@ class Started:
     @classmethod
     def of(cls, work: Work, rows: Sequence[Row]) -> "Started":
         groups = runs.by_unit(rows)
-        left = {unit: runs.middle(runs.last_losses(members)) for unit, members in groups.items()}
+        left = {unit: runs.middle(runs.left(members)) for unit, members in groups.items()}
         solved = {unit: bool(np.isfinite(runs.middle(runs.times(members)))) for unit, members in groups.items()}
         return cls(rows, forget.found_in(work, rows), left, solved)
 
@@ -87,10 +87,10 @@ def draw(started: Started, options: Options) -> Page:
     rows, found = started.rows, started.found
     low = min(0.9, *(float(min(of.before.min(), of.after.min())) for of in found.values()))
     lines = [
-        [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{started.shortest[unit]:,.1f}", f"{started.left[unit]:.1%}"]
+        [unit, f"{(1 / (1 - of.before)).min():,.0f}", f"{started.shortest[unit]:,.1f}", runs.share(started.left[unit])]
         for unit, of in found.items()
     ]
-    header = ["gate", "shortest timescale before", "after", "test error, of guessing"]
+    header = ["gate", "shortest timescale before", "after", "error left"]
     return Page(
         "UR gates, Figure 12: forgetting after an extremal start",
         pictures=[runs.loss_picture(rows), forget.picture(found, rows, np.floor(10 * low) / 10)],
@@ -103,9 +103,7 @@ def claims(started: Started, options: Options) -> list[Claim]:
     found, left, solved, shortest = started.found, started.left, started.solved, started.shortest
     ran = options.size != "smoke" and options.steps is None
     refined = [unit for unit in ("R-LSTM", "UR-LSTM") if unit in found]
-    numbers = ", ".join(
-        f"{unit} {'solved' if solved[unit] else f'{left[unit]:.0%} of guessing left'}" for unit in found
-    )
+    numbers = ", ".join(f"{unit} {'solved' if solved[unit] else runs.share(left[unit])}" for unit in found)
     pairs = ", ".join(f"{unit} {value:,.1f} steps" for unit, value in shortest.items())
     tested = [
         Claim(
