@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
+from numerate import published
 from numerate.data import mnist
 from numerate.data.images import Images
 from numerate.experiments import digit_pictures, running, select
@@ -18,7 +20,7 @@ from numerate.experiments.nau2020.digit_claims import claims
 from numerate.experiments.nau2020.digit_models import DigitNetwork, r_z_of_product, r_z_of_sum
 from numerate.experiments.nau2020.digit_rounding import with_rounded_cells
 from numerate.experiments.one_unit import natu_recipe
-from numerate.report import Layout, comparison
+from numerate.report import Layout, comparison, terminal_table
 from numerate.results import Row
 from numerate.stats import upper_mean
 from numerate.tasks import DigitSequences
@@ -150,6 +152,11 @@ def test_figure4_runs_and_shows_success_by_length(digits: None, tmp_path: Path) 
     exact = [r.scores["best_test_length_4"] for r in rows if r.labels["unit"] == sequential_mnist.EXACT]
     assert set(limits) == {1, 2, 4}
     assert limits[4] == pytest.approx(upper_mean(np.array(exact)))
+    (experiment,) = select(["nau2020/figure4"])
+    again = with_rounded_cells(experiment.work(Options("smoke")), rows)
+    of_cells = [r.scores["best_sparsity"] for r in rows if r.labels["unit"] == "NMU"]
+    assert of_cells == [r.scores["best_sparsity"] for r in again if r.labels["unit"] == "NMU"]
+    assert len(of_cells) == 2
 
 
 def test_units_that_came_later_are_trained_when_they_are_asked_for(digits: None) -> None:
@@ -185,6 +192,7 @@ def test_a_rounded_cell_is_judged_by_the_images_it_was_trained_for(digits: None)
     assert nmu.scores["snapped_length_4"] == pytest.approx(float(total / count), rel=1e-4)
     (judged,) = sequential_mnist.at_each_length([nmu])
     assert judged.scores["snapped_test"] == nmu.scores["snapped_error"]
+    assert nmu.scores["best_sparsity"] == pytest.approx(0.2)
 
 
 def test_without_mnist_runs_are_reported_unrounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -193,7 +201,8 @@ def test_without_mnist_runs_are_reported_unrounded(monkeypatch: pytest.MonkeyPat
     work = experiment.work(Options("smoke", seeds=1, units=("NMU",)))
     weights = {name: value.numpy() for name, value in work.trainings[1].build(0).state_dict().items()}
     row = Row(experiment.id, work.trainings[1].description(), 0, labels={"unit": "NMU"}, weights={"best": weights})
-    assert with_rounded_cells(work, [row]) == [row]
+    (found,) = with_rounded_cells(work, [row])
+    assert set(found.scores) == {"best_sparsity"}
     assert digit_pictures.read_numbers(work, [row], "") == []
 
 
@@ -208,6 +217,66 @@ def test_no_run_succeeds_by_networks_that_have_learnt_nothing() -> None:
         ]
         (row,) = sequential_mnist.at_each_length(rows)
         assert (row.scores["best_test"] < row.scores["threshold"]) is solved
+
+
+FIGURE4 = sequential_mnist.FIGURES[0]
+LEFT_OPEN = {
+    "one exact network": (1, 1.0, "it takes two finished networks with an exact cell, and there is 1"),
+    "a constant is better": (10, 500.0, "the networks with an exact cell err more than a constant"),
+}
+
+
+@pytest.mark.parametrize("figure", sequential_mnist.FIGURES, ids=lambda figure: figure.id)
+@pytest.mark.parametrize(("seeds", "error", "why"), LEFT_OPEN.values(), ids=LEFT_OPEN.keys())
+def test_without_a_bound_success_and_verdicts_are_left_open(
+    figure: sequential_mnist.Figure, seeds: int, error: float, why: str
+) -> None:
+    units = [sequential_mnist.EXACT, *sequential_mnist.recipes(figure), *sequential_mnist.with_r_z(figure)]
+    trained, other = (2, 1) if figure.operation == "product" else (10, 1000)
+    rows = [
+        Row(
+            "x", {"task": {"length": trained}, "unit": unit}, seed, labels={"unit": unit, "task": figure.operation},
+            scores={"best_test": error, f"best_test_length_{other}": error, "best_sparsity": 0.1},
+        )
+        for unit in units for seed in range(seeds)
+    ]  # fmt: skip
+    compared = sequential_mnist.compare(figure, rows, Options("paper"))
+    found = claims(figure.operation, figure.regularised, compared)
+    assert found
+    assert all(claim.holds is None and why in claim.ours for claim in found)
+    assert all(cell.measured.solved is None and not cell.measured.ours for cell in compared.cells)
+    assert why in compared.lead.meaning
+    table = Console(width=300)
+    with table.capture() as shown:
+        table.print(terminal_table(compared))
+    assert why in shown.get()
+
+
+def test_runs_are_solved_at_the_first_point_of_a_length_below_its_bound() -> None:
+    steps, curve = np.array([0, 10, 20, 30]), np.array([9.0, 3.0, 0.5, 4.0])
+    exact = [
+        Row("x", {"task": {"length": 2}}, seed, labels={"unit": "exact", "task": "product"},
+            scores={"best_test": 1.0, "best_test_length_3": 5.0})
+        for seed in range(2)
+    ]  # fmt: skip
+    run = Row(
+        "x", {"task": {"length": 2}}, 0, labels={"unit": "NMU", "task": "product"},
+        scores={"best_test": 0.5, "best_test_length_3": 1.5, "best_sparsity": 0.25},
+        curves={"steps": steps, "test": curve, "test_length_3": 3 * curve},
+    )  # fmt: skip
+    near, far = sequential_mnist.at_each_length([*exact, run])
+    assert (near.scores["threshold"], near.scores["solved_at"]) == (1.0, 20.0)  # both exact networks err alike
+    assert (far.scores["threshold"], far.scores["solved_at"]) == (5.0, 20.0)
+    compared = sequential_mnist.compare(FIGURE4, [*exact, run], Options("paper"))
+    cell = next(cell for cell in compared.cells if cell.x == 3.0)
+    assert cell.measured.ours["solved_at_mean"].value == 20.0
+    assert cell.measured.ours["sparsity_error_mean"].value == 0.25
+    (theirs,) = published.cells(
+        paper="nau2020", table="figure 4", model="NMU", metric="solved_at_mean", x="sequence_length 3"
+    )
+    assert cell.theirs["solved_at_mean"] == theirs
+    printed = [cell.published("sparsity_error_mean") for cell in compared.cells]
+    assert all(estimate is not None and (estimate.value or 0.0) >= 0 for estimate in printed)
 
 
 def test_the_papers_order_of_models_is_judged_by_all_lengths() -> None:

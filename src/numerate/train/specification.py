@@ -298,11 +298,11 @@ class Training(Configured):
 
 def built(model: Factory, inputs: int, outputs: int, seed: int, restarts: int = 0) -> nn.Module:
     """A model whose parameters are drawn from the stream (seed, init, restarts)."""
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), _Drawing(derived_seed(seed, Domain.INIT, restarts)):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), Drawing(derived_seed(seed, Domain.INIT, restarts)):
         return model(inputs, outputs)
 
 
-class _Drawing(TorchDispatchMode):
+class Drawing(TorchDispatchMode):
     """What this thread draws comes from a generator of its own, which no other thread can move.
 
     The global one is seeded alike: a module that seeds it itself is found by that and gets the numbers it asks for.

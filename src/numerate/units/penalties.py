@@ -73,11 +73,23 @@ def penalty(model: nn.Module) -> Tensor:
 
 def sparsity_error(model: nn.Module) -> Tensor:
     """Largest sparsity error over all units and linear layers of ``model``, as the papers report it; NaN if none."""
-    errors = [unit.sparsity_error() for _, unit in outer_units(model) if unit.sparse_parts()]
-    errors += [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
-    return (
-        torch.stack(errors).amax() if errors else next(model.parameters(), torch.zeros(())).new_full((), float("nan"))
-    )
+    linear = [weight_sparsity_error(m.weight) for m in model.modules() if isinstance(m, nn.Linear)]
+    return _largest([*_errors_of_units(model), *linear], model)
+
+
+def units_sparsity_error(model: nn.Module) -> Tensor:
+    """Largest sparsity error over the units of ``model`` alone, whatever surrounds them; NaN if none."""
+    return _largest(_errors_of_units(model), model)
+
+
+def _errors_of_units(model: nn.Module) -> list[Tensor]:
+    return [unit.sparsity_error() for _, unit in outer_units(model) if unit.sparse_parts()]
+
+
+def _largest(errors: list[Tensor], model: nn.Module) -> Tensor:
+    if not errors:
+        return next(model.parameters(), torch.zeros(())).new_full((), float("nan"))
+    return torch.stack(errors).amax()
 
 
 def _as_numbers(step: Tensor | float) -> Tensor:

@@ -25,6 +25,7 @@ from numerate.results import Row
 from numerate.stats import Estimate, median
 from numerate.tasks import DigitSequences
 from numerate.train import Adam, NetworkTraining, Penalty
+from numerate.train.networks.grouping import checked_layer
 from numerate.units import NAC, NALU, NAU, Ramp, penalty
 
 FEATURES = 10
@@ -59,7 +60,7 @@ class SeriesNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.reader = Reader(FEATURES, (10, 20), 50)
-        self.cell: Any = None if unit is None else unit(FEATURES + outputs, outputs)
+        self.cell: Any = None if unit is None else checked_layer(unit, FEATURES + outputs, outputs)
         self.layer: Any = None if layer is None else layer(FEATURES, FEATURES)
         self.readout = None if layer is None else nn.Linear(FEATURES, outputs)
         self.outputs, self.initial, self.lengths = outputs, initial, tuple(lengths)

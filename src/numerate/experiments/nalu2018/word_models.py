@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from numerate.checks import one_of
 from numerate.recurrent import LSTM
+from numerate.train.networks.grouping import checked_layer
 
 Read = Literal["final", "summed"]
 
@@ -38,7 +39,7 @@ class NumberReader(nn.Module):
         self.read = one_of("read", read, ("final", "summed"))
         self.embedding = nn.Parameter(torch.empty(size, words))
         nn.init.normal_(self.embedding)
-        self.layer, self.head = LSTM(size, size), head(size, outputs)
+        self.layer, self.head = LSTM(size, size), checked_layer(head, size, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         there = x.sum(-1, keepdim=True)

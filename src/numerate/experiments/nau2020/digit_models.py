@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from numerate.experiments.digit_reader import SIDE, Reader, over_lengths, read_all
+from numerate.train.networks.grouping import checked_layer
 from numerate.units import r_z_product, r_z_sum
 
 
@@ -40,7 +41,7 @@ class DigitNetwork(nn.Module):
         super().__init__()
         self.reader = Reader()
         self.exact = cell if isinstance(cell, str) else None
-        self.cell: Any = None if isinstance(cell, str) else _LSTMStep() if cell is None else cell(2, 1)
+        self.cell: Any = None if isinstance(cell, str) else _LSTMStep() if cell is None else checked_layer(cell, 2, 1)
         self.initial, self.logarithms, self.lengths = initial, logarithms, tuple(lengths)
         self.inputs: Tensor | None = None
 

@@ -1,4 +1,4 @@
-"""Stored networks that read digits, tested once more with the weights of their cell rounded (ours)."""
+"""Stored networks that read digits: how sparse their cell is, and a test with its weights rounded (ours)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,38 +12,54 @@ from numerate.experiments.models import trained
 from numerate.results import Row
 from numerate.tasks import Batch
 from numerate.units.base import Unit
+from numerate.units.penalties import units_sparsity_error
+
+Batches = tuple[Batch, Batch]
+"""To validate and to test on."""
 
 
 @torch.no_grad()
 def with_rounded_cells(work: Work, rows: Sequence[Row]) -> list[Row]:
-    """The runs, with their errors at each length once the cell's weights are rounded; a cell without levels has none.
+    """The runs, with the sparsity error of their cell and their errors at each length once its weights are rounded.
 
-    Scores ``snapped_validation``, ``snapped_error`` at the training length, ``snapped_length_20`` and so on at others.
-    Without MNIST in the data folder, or without stored weights, the runs are as they were.
+    The score ``best_sparsity`` takes the place of the stored one, which earlier versions took over the whole network.
+    Scores ``snapped_validation``, ``snapped_error`` at the training length, ``snapped_length_20`` and so on at others
+    need MNIST in the data folder. Runs without stored weights, or whose cell is not a unit, are as they were.
     """
     trainings = {key: training for training, keys in zip(work.trainings, work.run_keys) for key in keys}
-    held_out: dict[Any, list[Batch]] = {}
+    held_out: dict[Any, Batches | None] = {}
     found = []
     for row in rows:
-        if "best" not in row.weights:
+        model: Any = trained(trainings[row.key], row) if "best" in row.weights else None
+        if not isinstance(getattr(model, "cell", None), Unit):
             found.append(row)
             continue
         task: Any = trainings[row.key].task
-        model = trained(trainings[row.key], row)
-        if not isinstance(model.cell, Unit):
-            found.append(row)
-            continue
         if task not in held_out:
-            try:
-                data = task.data()
-            except DataError:
-                return list(rows)
-            held_out[task] = [task.evaluation(split, 0, data) for split in ("validation", "test")]
-        model.cell.snap_()
-        validation, test = (task.measures(model(batch.x), batch) for batch in held_out[task])
-        scores = {f"snapped_{name}": _mean(value) for name, value in test.items()}
-        found.append(replace(row, scores={**row.scores, "snapped_validation": _mean(validation["error"]), **scores}))
+            held_out[task] = _held_out(task)
+        scores = {"best_sparsity": float(units_sparsity_error(model))} | _rounded_errors(model, task, held_out[task])
+        found.append(replace(row, scores={**row.scores, **scores}))
     return found
+
+
+def _held_out(task: Any) -> Batches | None:
+    """None without MNIST in the data folder."""
+    try:
+        data = task.data()
+    except DataError:
+        return None
+    return task.evaluation("validation", 0, data), task.evaluation("test", 0, data)
+
+
+def _rounded_errors(model: Any, task: Any, held_out: Batches | None) -> dict[str, float]:
+    """Rounds the weights of the cell, in place."""
+    if held_out is None:
+        return {}
+    model.cell.snap_()
+    validation, test = (task.measures(model(batch.x), batch) for batch in held_out)
+    return {"snapped_validation": _mean(validation["error"])} | {
+        f"snapped_{name}": _mean(value) for name, value in test.items()
+    }
 
 
 def _mean(sum_and_count: torch.Tensor) -> float:

@@ -19,10 +19,10 @@ from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.published import Published
-from numerate.report import SUCCESS, Comparison, Layout, Measured, Picture, PublishedTest, comparison
-from numerate.report.metrics import SPARSITY, arithmetic
+from numerate.report import SUCCESS, Comparison, Layout, Measured, Metric, Picture, PublishedTest, comparison
+from numerate.report.metrics import SOLVED_AT, SPARSITY, arithmetic
 from numerate.results import Row
-from numerate.results.outcome import below_threshold
+from numerate.results.outcome import below_threshold, solved_at
 from numerate.stats import upper_mean, wilson
 from numerate.tasks import DigitSequences
 from numerate.train import Adam, NetworkTraining, Penalty, Plateau, Settings
@@ -212,8 +212,12 @@ def trainings(figure: Figure) -> Callable[[Options], list[NetworkTraining]]:
 
 def error(row: Row, length: int) -> float:
     """Test error at the best validation point, of sequences of ``length``."""
-    trained = int(row.config["task"]["length"])
-    return row.scores["best_test" if length == trained else f"best_test_length_{length}"]
+    return row.scores[f"best_{_curve(row, length)}"]
+
+
+def _curve(row: Row, length: int) -> str:
+    """Name of the curve of test errors at a length."""
+    return "test" if length == int(row.config["task"]["length"]) else f"test_length_{length}"
 
 
 def lengths(row: Row) -> list[int]:
@@ -225,13 +229,18 @@ def lengths(row: Row) -> list[int]:
     return sorted({trained, *others})
 
 
+def exact_networks(rows: Sequence[Row]) -> list[Row]:
+    """The finished ones."""
+    return [row for row in rows if row.labels["unit"] == EXACT and row.status == "finished"]
+
+
 def thresholds(rows: Sequence[Row], as_published: bool = False) -> dict[int, float]:
     """Length -> error below which a run counts as a success: an upper bound of the exact network's mean error.
 
     Mean + t(0.99) · deviation / √n over its seeds. ``as_published``: without the seeds that failed, and with the
     authors' eight degrees of freedom.
     """
-    exact = [row for row in rows if row.labels["unit"] == EXACT and row.status == "finished"]
+    exact = exact_networks(rows)
     if as_published and exact:
         usual = statistics.median(row.scores["best_test"] for row in exact)
         exact = [row for row in exact if row.scores["best_test"] <= FAILED * usual]
@@ -243,13 +252,26 @@ def thresholds(rows: Sequence[Row], as_published: bool = False) -> dict[int, flo
 
 def have_learnt(rows: Sequence[Row]) -> bool:
     """Whether the exact networks' median error is below that of telling the mean; else any network would pass."""
-    errors = [row.scores["best_test"] for row in rows if row.labels["unit"] == EXACT and row.status == "finished"]
+    errors = [row.scores["best_test"] for row in exact_networks(rows)]
     return bool(errors) and statistics.median(errors) < CONSTANT[str(rows[0].labels["task"])]
+
+
+def unbounded(rows: Sequence[Row]) -> str:
+    """Why the exact networks give no bound on success, in one sentence; empty if they do."""
+    count = len(exact_networks(rows))
+    if count < 2:
+        return f"There is no bound on success: it takes two finished networks with an exact cell, and there is {count}."
+    if not have_learnt(rows):
+        return (
+            "There is no bound on success: the networks with an exact cell err more than a constant at the length of "
+            "training."
+        )
+    return ""
 
 
 def at_each_length(rows: Sequence[Row]) -> list[Row]:
     """One row for each run and length, judged by that length's threshold; ``threshold_all``: that of all seeds."""
-    limits, of_all = (thresholds(rows, way) if have_learnt(rows) else {} for way in (True, False))
+    limits, of_all = (thresholds(rows, way) if not unbounded(rows) else {} for way in (True, False))
     return [
         replace(
             row,
@@ -258,6 +280,7 @@ def at_each_length(rows: Sequence[Row]) -> list[Row]:
                 **_without_solved(row),
                 **_rounded(row, length),
                 "best_test": error(row, length),
+                "solved_at": _solved_at(row, length, limits.get(length, math.nan)),
                 "threshold": limits.get(length, math.nan),
                 "threshold_all": of_all.get(length, math.nan),
             },
@@ -275,8 +298,15 @@ def _rounded(row: Row, length: int) -> dict[str, float]:
     return {"snapped_test": row.scores[name]} if name in row.scores else {}
 
 
+def _solved_at(row: Row, length: int, limit: float) -> float:
+    """The first step of the stored curve with a test error below the limit; NaN if there is none."""
+    name = _curve(row, length)
+    step = solved_at(row.curves["steps"], row.curves[name], limit) if name in row.curves else None
+    return math.nan if step is None else float(step)
+
+
 def _without_solved(row: Row) -> dict[str, float]:
-    return {name: value for name, value in row.scores.items() if name not in ("solved", "solved_at")}
+    return {name: value for name, value in row.scores.items() if name != "solved"}
 
 
 SUCCESS_OF_ALL = replace(
@@ -285,11 +315,18 @@ SUCCESS_OF_ALL = replace(
     title="Success rate, bound of all seeds",
     meaning="By a bound from all seeds of the exact network, failed ones too, with the right degrees of freedom.",
 )
+BY_LENGTH = replace(
+    SOLVED_AT,
+    meaning="By the test errors at that length. Stored curves have about 200 points at most: of a run of 1,001 epochs "
+    "every tenth epoch is looked at. The authors looked at every fifth.",
+)
 
 
 def measure(rows: Sequence[Row]) -> Measured:
-    """Success by the bound of the paper and by that of all seeds; sparsity."""
+    """Success by the bound of the paper and by that of all seeds; solved-at and sparsity. Nothing without a bound."""
     measured = arithmetic(rows)
+    if math.isnan(rows[0].threshold):
+        return Measured(measured.n, {}, diverged=measured.diverged)
     solved = sum(below_threshold(row.scores["best_test"], row.scores["threshold_all"]) for row in rows)
     return replace(measured, ours={**measured.ours, SUCCESS_OF_ALL.name: wilson(int(solved), len(rows))})
 
@@ -311,22 +348,34 @@ def compare(figure: Figure, rows: Sequence[Row], options: Options) -> Comparison
         ),
         test=PublishedTest("rates" if options.as_published else "series" if options.size == "paper" else None),
         measure=measure,
-        metrics=(SUCCESS, SUCCESS_OF_ALL, SPARSITY),
+        metrics=(_success(unbounded(rows)), SUCCESS_OF_ALL, BY_LENGTH, SPARSITY),
     )
 
 
+def _success(unbounded: str) -> Metric:
+    """The success rate; where there is no bound, report and terminal say why."""
+    if not unbounded:
+        return SUCCESS
+    return replace(SUCCESS, meaning=unbounded, brief_title=f"{SUCCESS.brief_title}. {unbounded}")
+
+
 def _published(figure: Figure) -> list[Published]:
-    """Success rates in print; those with R_z from the figure that has it."""
+    """What is in print; of models with R_z from the figure that has it."""
     found: list[Published] = []
     for shown in (figure, *([] if figure.regularised else [other(figure)])):
         if shown.id == "figure15":  # is drawn without numbers that could be read off
             continue
         cells = published.cells(paper="nau2020", table=[f"figure {shown.id.removeprefix('figure')}"])
-        cells = [cell for cell in cells if cell.metric == "success_rate"]
         if shown is not figure:
             cells = [replace(cell, model=f"{cell.model},Rz") for cell in cells if cell.model in ABLATED]
         found += cells
-    return found
+    return [_without_negatives(cell) for cell in found]
+
+
+def _without_negatives(cell: Published) -> Published:
+    """Values read off the figure a little below zero are zero."""
+    values = {name: getattr(cell, name) for name in ("value", "low", "high")}
+    return replace(cell, **{name: max(0.0, value) for name, value in values.items() if value is not None})
 
 
 def _place(figure: Figure, cell: Published) -> tuple[str, str, object]:

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from numerate.devices import kind_of
 from numerate.recurrent import Recurrent
 from numerate.results import Key
+from numerate.train.backends import first_sentence
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
+from numerate.train.specification import Factory, Drawing
 from numerate.train.stack import shown_name
 
 AT_ONCE = 8
@@ -74,8 +77,7 @@ def checked_model(training: NetworkTraining) -> nn.Module:
     except Exception as error:
         sizes = f"(inputs, outputs) = ({task.inputs}, {task.outputs})"
         raise ValueError(f"{name} cannot make a network of {sizes}: {error}") from error
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"{name} makes {type(model).__name__} of (inputs, outputs), not a torch.nn.Module")
+    _require_module(model, name)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError(f"{name} has no parameters to train")
     if others := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
@@ -84,3 +86,28 @@ def checked_model(training: NetworkTraining) -> nn.Module:
     if task.carries and not hasattr(model, "initial_state"):
         raise ValueError(f"{name} has no initial_state(x), which {type(task).__name__} needs: it carries the state")
     return model
+
+
+def checked_layer(make: Factory, inputs: int, outputs: int) -> nn.Module:
+    """The layer that ``make`` gives for a part of a network. Raises ValueError unless it maps (2, I) to (2, O).
+
+    It is tried on zeros; its buffers, and the numbers that are drawn later, are those of a layer not tried.
+    """
+    layer, x = make(inputs, outputs), torch.zeros(2, inputs)
+    _require_module(layer, getattr(make, "__name__", str(make)))
+    name, given = type(layer).__name__, tuple(x.shape)
+    buffers = {key: value.clone() for key, value in layer.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), Drawing(0):
+            found = functional_call(layer, buffers, (x,))
+    except Exception as error:
+        raise ValueError(f"{name} fails on inputs of shape {given}: {first_sentence(error)}") from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != (2, outputs):
+        raise ValueError(f"{name} makes {shape} of inputs of shape {given}, but the network needs {(2, outputs)}")
+    return layer
+
+
+def _require_module(made: object, name: str) -> None:
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"{name} makes {type(made).__name__} of (inputs, outputs), not a torch.nn.Module")

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 from numerate.tasks.batches import Batch
 from numerate.train.networks.randomness import Keyed
 from numerate.train.networks.specification import NetworkTraining
-from numerate.units import outer_units, sparsity_error
+from numerate.units.penalties import units_sparsity_error
 
 Tensors = dict[str, Tensor]
 Carried = tuple[Tensor, ...]
@@ -71,9 +71,7 @@ class Member:
         return functional_call(self.model, _inside(values), (batch.x, None, True))
 
     def sparsity(self, values: Tensors) -> Tensor:
-        """The sparsity error of the network's arithmetic units and of its linear layers; NaN without such units."""
-        if next(outer_units(self.model.model), None) is None:
-            return torch.full((), torch.nan, device=self.device)
+        """The sparsity error of the network's arithmetic units alone, as in print; NaN without such units."""
         return functional_call(_Sparsity(self.model.model), _inside(values), ())
 
     def _call(self, values: Tensors, batch: Batch, carried: Carried) -> tuple[Any, Carried, tuple[Tensor, ...]]:
@@ -126,4 +124,4 @@ class _Sparsity(nn.Module):
         self.model = model
 
     def forward(self) -> Tensor:
-        return sparsity_error(self.model)
+        return units_sparsity_error(self.model)
