@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--machine", help="what the machine is called")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--only", nargs="*", help="these units")
+    parser.add_argument("--only", nargs="*", choices=UNITS, metavar="UNIT", help="these units")
     parser.add_argument("--lengths", nargs="*", type=int)
     parser.add_argument("--csv", type=Path)
     asked = parser.parse_args()

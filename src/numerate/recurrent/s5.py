@@ -37,11 +37,14 @@ class S5Cell(DiagonalCell):
     :math:`s' = \bar\Lambda s + \bar B x`, :math:`y = 2 \mathrm{Re}(C s') + D x`, with
     :math:`\bar\Lambda = e^{\Lambda \Delta}`, :math:`\bar B = \Lambda^{-1} (\bar\Lambda - 1) B` (zero-order hold), one Δ
     for each state. Of each pair of conjugate states one is kept. Λ starts at the eigenvalues of ``blocks`` HiPPO-N
-    matrices of N / blocks states each; with V their eigenvectors, B at V⁻¹ N(0, 1/I) and C at N(0, 1/N) V, Δ
-    log-uniform between ``step_min`` and ``step_max``: the authors' code with ``C_init="lecun_normal"``, whose normal
-    distribution is cut at two deviations. There I = H, D is a vector that starts at N(0, 1), and the real part of Λ is
-    free; here D is a matrix that starts at N(0, 1/I), and the real part is -exp(``log_decay``). ``weight_ih`` is
-    (Re B; Im B), ``weight_out`` (Re C, Im C), ``weight_skip`` D.
+    matrices of N / blocks states each; with V their eigenvectors, B at V⁻¹ N(0, 1/I), C at (N(0, 1/N) +
+    i N(0, 1/N)) V and Δ log-uniform between ``step_min`` and ``step_max``. ``weight_ih`` is (Re B; Im B),
+    ``weight_out`` (Re C, Im C), ``weight_skip`` D.
+
+    The authors' code starts Λ and Δ in the same way, and C with the same variance if
+    ``C_init="trunc_standard_normal"``. What it draws for B has variance 1/N, ours 1/I; its normal distributions for B
+    and C are cut at two deviations. There I = H, D is a vector that starts at N(0, 1), and the real part of Λ is free;
+    here D is a matrix that starts at N(0, 1/I), and the real part is -exp(``log_decay``).
 
     Args:
         input_size, hidden_size: Features of x and of y.

@@ -11,8 +11,8 @@ from numerate.checks import one_of
 from numerate.recurrent.cell import ColumnCell, Parts, State
 from numerate.recurrent.layer import CellLayer
 
-NOTHING = -1e4
-"""m before the first step: the logarithm of a weight that is 0 in every type of number."""
+LARGEST = 10.0
+"""Exponent of the largest factor on c and n, which is finite in every type of number; only n = 0 allows one above 0."""
 
 
 def slstm(
@@ -22,11 +22,12 @@ def slstm(
 
     :math:`m' = \max(\log f + m, \log i)`, :math:`c' = e^{\log f + m - m'} c + e^{\log i - m'} \tanh z`, n' likewise
     with 1 in place of tanh z, :math:`h' = \sigma(o) c' / n'`. The states c and n are those of the definition times
-    :math:`e^{-m}`, so that no exponential overflows.
+    :math:`e^{-m}`, so that no exponential overflows. Where n is 0, as before the first step, m' is log i, as in the
+    authors' code: the new n is 1 there, however small i is.
     """
     kept = log_forget + m
-    new = torch.maximum(kept, inlet)
-    f, i = (kept - new).exp(), (inlet - new).exp()
+    new = torch.where(n == 0, inlet, torch.maximum(kept, inlet))
+    f, i = (kept - new).clamp(max=LARGEST).exp(), (inlet - new).exp()
     c, n = f * c + i * candidate.tanh(), f * n + i
     return outlet.sigmoid() * c / n, c, n, new
 
@@ -77,10 +78,6 @@ class SLSTMCell(ColumnCell):
             bias, size = self.named(p["bias_ih"])["forget"], self.hidden_size // self.heads
             place = torch.arange(size, device=bias.device, dtype=torch.float32) / max(size - 1, 1)
             bias.copy_((5 - 12 * place**0.3).repeat(self.heads))
-
-    def initial_state(self, batch: int, like: Tensor, p: Parts) -> State:
-        h, c, n, m = super().initial_state(batch, like, p)
-        return h, c, n, torch.full_like(m, NOTHING)
 
     def recurrent_weight(self, p: Parts) -> Tensor:
         weight, heads = p["weight_hh"], self.heads

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from numerate.experiments.experiment import Options
-from numerate.experiments.memory.overview import left
+from numerate.experiments.memory.overview import guess
 from numerate.experiments.memory.scores import Cell, cells, errors, middle, ranks, standings
 from numerate.experiments.memory.units import INVARIANT, LINEAR, OLD, POSITIVE
 from numerate.report import Claim
 from numerate.report.text import thousands
 from numerate.results import Row
+from numerate.results.outcome import judge
 from numerate.stats import normal_mean, rank_agreement
 
 NEW = ("sLSTM", "LMU", *LINEAR)
@@ -48,26 +49,23 @@ def tasks_of_tracking(found: Sequence[Cell]) -> list[str]:
 
 
 def trackers(found: Sequence[Cell]) -> str:
-    """A sentence: which units track a state, in some run, and which do not in any; nothing without both kinds."""
-    tasks = tasks_of_tracking(found)
-    able = {
-        unit: [t for t in tasks if any(map(_ever, _of(found, unit, t)))]
-        for unit in dict.fromkeys(c.unit for c in found)
-    }
-    linear = [unit for unit in able if unit in LINEAR and any(_of(found, unit, task) for task in tasks)]
-    if not linear or not any(able[unit] for unit in able if unit not in LINEAR):
+    """A sentence: which units track a state in most runs, and which linear ones in any; nothing without both kinds."""
+    tracking = [cell for cell in found if cell.task in tasks_of_tracking(found)]
+    linear = [cell for cell in tracking if cell.unit in LINEAR]
+    able: dict[str, list[str]] = {}
+    for cell in tracking:
+        if cell.unit not in LINEAR and solves(cell):
+            able.setdefault(cell.unit, []).append(cell.task)
+    if not linear or not able:
         return ""
-    parts = []
-    for some in dict.fromkeys(tuple(solved) for unit, solved in able.items() if solved and unit not in LINEAR):
-        units = [unit for unit, solved in able.items() if unit not in LINEAR and tuple(solved) == some]
-        parts.append(f"{' and '.join(some)}: {', '.join(units)}")
-    exceptions = [unit for unit in linear if able[unit]]
-    rest = f"of the linear recurrences {', '.join(exceptions)}" if exceptions else f"none of {', '.join(linear)}"
-    return f"State tracking is solved on {'; on '.join(parts)}; {rest}."
-
-
-def _of(found: Sequence[Cell], unit: str, task: str) -> list[Cell]:
-    return [cell for cell in found if (cell.unit, cell.task) == (unit, task)]
+    by_tasks: dict[str, list[str]] = {}
+    for unit, tasks in able.items():
+        by_tasks.setdefault(" and ".join(tasks), []).append(unit)
+    parts = [f"{tasks}: {', '.join(units)}" for tasks, units in by_tasks.items()]
+    exceptions = dict.fromkeys(cell.unit for cell in linear if _ever(cell))
+    units = exceptions or dict.fromkeys(cell.unit for cell in linear)
+    rest = f"{'some run' if exceptions else 'no run'} of the linear recurrences {', '.join(units)}"
+    return f"State tracking is solved in most runs on {'; on '.join(parts)}; in {rest}."
 
 
 def _ever(cell: Cell) -> int:
@@ -86,16 +84,23 @@ def tracking(found: Sequence[Cell], task: str) -> Claim:
     )
     if not linear or not others:
         return Claim(text, "not both kinds were run." if not linear else "no nonlinear unit solves it.", None)
-    given = min(int(row.curves["steps"][-1]) for cell in linear for row in cell.rows)
-    runs = sum(runs for cell in linear for _, runs in cell.rates.values())
+    runs = [row for cell in linear for row in cell.every]
+    tried = [row for row in runs if row.status != "diverged" and not judge(row).solved] or runs
+    given = min(int(row.curves["steps"][-1]) for row in tried)
     solved = [cell.unit for cell in linear if _ever(cell)]
-    shares = [left(cell) for cell in linear]
     first = min(min(cell.times) for cell in others)
     units = ", ".join(f"{cell.unit} {cell.solved} of {len(cell.rows)}" for cell in others)
-    says = f"runs solved: {units}, the first at update {thousands(first)}; of {runs} linear runs "
-    says += f"{sum(map(_ever, linear))} ({', '.join(solved)})" if solved else "none"
-    says += f" in {given:,} updates, with {min(shares):.0%} to {max(shares):.0%} of the error of guessing left."
+    says = f"runs solved at the best rate: {units}, the first at update {thousands(first)}; of {len(runs)} linear runs "
+    says += f"at all rates {sum(map(_ever, linear))} ({', '.join(solved)})" if solved else "at all rates none"
+    says += f" in {given:,} updates, with {_shares(runs)} of the error of guessing left."
     return Claim(text, says, False if solved else True if 2 * first <= given else None)
+
+
+def _shares(runs: Sequence[Row]) -> str:
+    """The least and the largest test error as shares of that of guessing."""
+    shares = [error / guess(row) for row, error in zip(runs, errors(runs))]
+    least, most = (f"{share:.0%}" if np.isfinite(share) else "∞" for share in (min(shares), max(shares)))
+    return f"{least} to {most}"
 
 
 def invariant_fail(found: Sequence[Cell], long: bool) -> Claim:

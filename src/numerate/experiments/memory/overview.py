@@ -7,11 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from numerate.experiments.memory.scores import Cell, Standing
+from numerate.experiments.guessing import guessing
+from numerate.experiments.memory.scores import Cell, Standing, errors, middle
 from numerate.report import Picture
 from numerate.report.figures import BAND, FAINT, RATES, lay_out, short, style
 from numerate.report.learning import STUCK
 from numerate.report.text import thousands
+from numerate.results import Row
 
 BITS = "PTB characters"
 
@@ -47,9 +49,9 @@ def overview_picture(found: Sequence[Cell], standings: Sequence[Standing]) -> Pi
     return Picture(
         "overview",
         fig,
-        "Which unit can do what: runs solved at the unit's best rate, and the mean update at which they were; where "
-        "none is, the test error as a share of that of guessing. psMNIST: accuracy; PTB: bits a character; darker is "
-        "better among the units. Units in the order of their mean place.",
+        "Which unit can do what: runs solved at the unit's best rate, and the median update over all runs at it; where "
+        "half or fewer are solved, the median test error as a share of that of guessing. psMNIST: median accuracy; "
+        "PTB: median bits a character; darker is better among the units. Units in the order of their mean place.",
     )
 
 
@@ -70,36 +72,34 @@ def plot_cell(ax: Axes, cell: Cell, line: int, column: int, found: Sequence[Cell
 
 
 def left(cell: Cell) -> float:
-    """The median test error as a share of that of guessing; nan where there is no such thing."""
-    return float(np.median([row.scores["best_test"] / guess(cell) for row in cell.rows]))
+    """The median test error as a share of that of guessing; infinite where most runs have none."""
+    return middle(errors(cell.rows)) / guess(cell.rows[0])
 
 
-def guess(cell: Cell) -> float:
-    """The error of guessing, from the task as it is stored."""
-    task = cell.rows[0].config["task"]
-    modulus, symbols = task.get("modulus"), task.get("symbols")
-    if modulus or symbols:
-        return 1 - 1 / (modulus or symbols)
-    return 1 / 6 if "Adding" in str(task) else 10 * cell.rows[0].threshold
+def guess(row: Row) -> float:
+    """The error of guessing on the test batches of a run, from the task as it is stored."""
+    task = row.config["task"]
+    answers = task.get("modulus") or task.get("symbols")
+    return 1 - 1 / answers if answers else guessing(row, "test")
 
 
 def cell_text(cell: Cell) -> str:
     if not cell.solvable:
-        value = cell.error.value
-        if value is None:
+        value = middle(errors(cell.rows))
+        if np.isinf(value):
             return "–"
         return f"{value:.2f}" if cell.task == BITS else f"{1 - value:.1%}"
-    if cell.solved:
-        return f"{cell.solved} of {len(cell.rows)}\n{thousands(cell.time.value or 0.0)}"
-    return f"{min(left(cell), 9.99):.0%} left"
+    some, time = f"{cell.solved} of {len(cell.rows)}\n" if cell.solved else "", middle(cell.times)
+    return some + (thousands(time) if np.isfinite(time) else f"{min(left(cell), 9.99):.0%} left")
 
 
 def cell_shade(cell: Cell, found: Sequence[Cell]) -> float | None:
     """0 to 1; None: no better than guessing."""
     if cell.solvable:
         return None if not cell.solved and left(cell) > 0.95 else shade(cell.solved / len(cell.rows))
-    values = [other.error.value for other in found if other.task == cell.task and other.error.value is not None]
-    if cell.error.value is None or not values:
+    value = middle(errors(cell.rows))
+    values = [middle(errors(other.rows)) for other in found if other.task == cell.task]
+    if np.isinf(value):
         return None
-    best, worst = min(values), max(values)
-    return shade((worst - cell.error.value) / (worst - best) if worst > best else 1.0)
+    best, worst = min(values), max(filter(np.isfinite, values))
+    return shade((worst - value) / (worst - best) if worst > best else 1.0)

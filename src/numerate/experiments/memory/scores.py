@@ -1,7 +1,7 @@
 """From runs to what the table says: of each unit and task the best rate, success, time to solve, and ranks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from numerate.report.learning import grouped
 from numerate.results import Row
 from numerate.results.outcome import judge
-from numerate.stats import Estimate, gamma_mean, normal_mean, wilson
+from numerate.stats import Estimate, median, normal_mean, wilson
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,14 @@ class Cell:
         unit, task: whose they are.
         rows: those of the best rate.
         rates: rate -> solved runs and runs.
+        every: runs at all rates.
     """
 
     unit: str
     task: str
     rows: tuple[Row, ...]
     rates: Mapping[float, tuple[int, int]]
+    every: tuple[Row, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -51,14 +53,13 @@ class Cell:
 
     @property
     def time(self) -> Estimate:
-        """Mean over the solved runs."""
-        return gamma_mean([time for time in self.times if np.isfinite(time)])
+        """The median over all runs; infinite if half of them or fewer are solved."""
+        return median(self.times)
 
     @property
     def error(self) -> Estimate:
-        """Test error at the best validation point, the mean over runs; two runs give no interval."""
-        mean = normal_mean([value for value in errors(self.rows) if np.isfinite(value)], lowest=0.0)
-        return mean if mean.n > 2 else replace(mean, low=None, high=None)
+        """Test error at the best validation point, the median over runs; infinite if most have none."""
+        return median(errors(self.rows))
 
     @property
     def parameters(self) -> int:
@@ -70,10 +71,15 @@ class Cell:
 
     @property
     def order(self) -> tuple[float, float, float]:
-        """Units are ranked by this, least first: unsolved share, median time to solve, median error."""
+        """Units are ranked by this, least first: unsolved share, median time to solve, median error.
+
+        Where all runs are solved their error does not count: it is small, and training has stopped there.
+        """
+        error = middle(errors(self.rows))
         if not self.solvable:
-            return 0.0, 0.0, middle(errors(self.rows))
-        return 1 - self.solved / len(self.rows), middle(self.times), middle(errors(self.rows))
+            return 0.0, 0.0, error
+        unsolved = len(self.rows) - self.solved
+        return unsolved / len(self.rows), middle(self.times), error if unsolved else 0.0
 
 
 def errors(rows: Sequence[Row]) -> list[float]:
@@ -89,15 +95,15 @@ def middle(values: Sequence[float]) -> float:
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
-    """One for each task and unit; its rate is that of the least ``order``."""
+    """One for each task and unit; its rate is that of the least ``order``, of equals that of the least error."""
     found = []
     for task, of_task in grouped(rows, "task").items():
         for unit, of_unit in grouped(of_task, "unit").items():
             by_rate = grouped(of_unit, "rate")
             tried = {rate: Cell(unit, task, tuple(some), {}) for rate, some in by_rate.items()}
-            best = min(tried.values(), key=lambda cell: cell.order)
+            best = min(tried.values(), key=lambda cell: (cell.order, middle(errors(cell.rows))))
             counts = {float(rate): (cell.solved, len(cell.rows)) for rate, cell in tried.items()}
-            found.append(Cell(unit, task, best.rows, counts))
+            found.append(Cell(unit, task, best.rows, counts, tuple(of_unit)))
     return found
 
 
@@ -127,13 +133,13 @@ class Standing:
 
 def standings(found: Sequence[Cell]) -> list[Standing]:
     """Units, the least mean of places first; with fewer tasks than others a unit comes after those that have all."""
-    placed = ranks(found)
-    result = []
-    for unit in dict.fromkeys(cell.unit for cell in found):
+    placed, result = ranks(found), []
+    units = dict.fromkeys(cell.unit for cell in found)
+    for unit in units:
         own = [cell for cell in found if cell.unit == unit]
         solvable = [cell for cell in own if cell.solvable]
         counts = [cell.parameters for cell in own]
-        mean = normal_mean([placed[cell.task][unit] for cell in own], lowest=1.0)
+        mean = normal_mean([placed[cell.task][unit] for cell in own], 1.0, float(len(units)))
         most = sum(2 * cell.solved > len(cell.rows) for cell in solvable)
         result.append((len(own), Standing(unit, mean, most, len(solvable), (min(counts), max(counts)))))
     return [standing for _, standing in sorted(result, key=lambda item: (-item[0], item[1].rank.value or 0.0))]

@@ -1,6 +1,7 @@
 """``numerate run memory``: every recurrent unit under one protocol, and what that says of two papers."""
 
 from collections.abc import Callable, Sequence
+from math import isinf
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.memory import claims
@@ -33,7 +34,6 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
 
 def headline(found: Sequence[Cell], standing: Sequence[Standing]) -> str:
     """Which unit comes first, who tracks a state, how many tasks the best solve, and which tasks few or none solve."""
-    most = max(s.solves for s in standing)
     solvers = {cell.task: [] for cell in found if cell.solvable}
     for cell in found:
         if cell.solvable and claims.solves(cell):
@@ -41,15 +41,29 @@ def headline(found: Sequence[Cell], standing: Sequence[Standing]) -> str:
     never = [task for task, units in solvers.items() if not units]
     aside = claims.tasks_of_tracking(found)  # have their own sentence
     few = [f"{task} by {', '.join(u)} alone" for task, u in solvers.items() if 0 < len(u) <= 3 and task not in aside]
-    best = ", ".join(s.unit for s in standing if s.solves == most)
+    few = few if len(solvers) > 1 else []  # the units of one task are named anyway
+    tracked = claims.trackers(found)
     sentences = [
         f"{standing[0].unit} has the best mean place, {standing[0].rank.value:.1f}.",
-        claims.trackers(found),
-        f"Most tasks, {most} of {len(solvers)}, are solved in most runs by {best}." if most else "",
-        f"Solved by none: {'; '.join(never)}." if never else "",
-        f"Solved by few: {'; '.join(few)}." if few else "",
+        tracked,
+        "" if tracked and set(solvers) <= set(aside) else solves_most(standing, list(solvers)),
+        f"Solved in most runs by none: {'; '.join(never)}." if never else "",
+        f"Solved in most runs by few: {'; '.join(few)}." if few else "",
     ]
     return " ".join(filter(None, sentences))
+
+
+def solves_most(standing: Sequence[Standing], tasks: Sequence[str]) -> str:
+    """A sentence: which units solve the most of these tasks; nothing if none is solved."""
+    most = max(s.solves for s in standing)
+    best = [s.unit for s in standing if s.solves == most]
+    if not most or not tasks:
+        return ""
+    if len(tasks) == 1:
+        return f"Most runs of {', '.join(best)} solve {tasks[0]}."
+    return (
+        f"{', '.join(best)} solve{'s' if len(best) == 1 else ''} the most tasks, {most} of {len(tasks)}, in most runs."
+    )
 
 
 def standings_table(standing: Sequence[Standing]) -> TextTable:
@@ -64,8 +78,8 @@ def cells_table(found: Sequence[Cell]) -> TextTable:
     """A line for each task and unit, the best first."""
     placed = ranks(found)
     header = [
-        "task", "unit", "place", "parameters", "best rate", "solved at it", "updates to solve", "test error",
-        "diverged", "solved at each rate",
+        "task", "unit", "place", "parameters", "best rate", "solved at it", "median updates to solve",
+        "median test error", "diverged", "solved at each rate",
     ]  # fmt: skip
     lines = []
     for task, places in placed.items():
@@ -79,19 +93,21 @@ def _numbers(cell: Cell) -> list[str]:
     rates = ", ".join(f"{rate:g}: {solved} of {runs}" for rate, (solved, runs) in sorted(cell.rates.items()))
     success = cell.success
     solved = percent_interval(success.value or 0.0, success.low or 0.0, success.high or 1.0) if cell.solvable else "–"
-    time = _interval(cell.time, thousands) if cell.solved else "–"
+    time = _interval(cell.time, thousands) if cell.solvable else "–"
     error = _interval(cell.error, "{:.3f}".format) + (" bits" if cell.task == BITS else "")
-    if cell.solvable and not cell.solved:
+    if cell.solvable and not claims.solves(cell):
         error += f", {left(cell):.0%} of guessing"
     return [f"{cell.parameters:,}", f"{cell.rate:g}", solved, time, error, str(cell.diverged), rates]
 
 
 def _interval(value: Estimate, text: Callable[[float], str]) -> str:
-    if value.value is None:
-        return "–"
-    if value.low is None or value.high is None:
-        return text(value.value)
-    return f"{text(value.value)} [{text(value.low)}, {text(value.high)}]"
+    """With a dash in place of what is infinite, the median of runs most of which have none."""
+    value_text, *ends = (_finite(number, text) for number in (value.value, value.low, value.high))
+    return value_text if value.low is None or value.high is None else f"{value_text} [{', '.join(ends)}]"
+
+
+def _finite(number: float | None, text: Callable[[float], str]) -> str:
+    return "–" if number is None or isinf(number) else text(number)
 
 
 def _span(counts: tuple[int, int]) -> str:

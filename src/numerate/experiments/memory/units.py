@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from numerate.experiments.models import sequence_model
 from numerate.experiments.recipe import Recipe
-from numerate.experiments.unit_choice import Unit, choose_recipes
+from numerate.experiments.unit_choice import Unit, choose_recipes, short_name
 from numerate.recurrent import (
     DNC,
     EURNN,
@@ -52,15 +53,16 @@ class Budget:
     Args:
         parameters: of a model, its readout among them.
         readout: width of the readout's hidden layer: behind a linear readout, a linear recurrence is a linear map.
+        within: largest share by which a model may have more or fewer parameters.
     """
 
     parameters: int
     readout: int
+    within: float
 
 
-FULL, SMALL = Budget(24_000, 64), Budget(12_000, 32)
-WITHIN = 0.02
-"""Largest share by which a model may have more or fewer."""
+FULL, SMALL = Budget(24_000, 64, 0.02), Budget(12_000, 32, 0.03)
+"""Of a small model, one hidden unit more is a larger share."""
 MEMORY = 64
 """Of the units that have a memory beside h: NRU and LMU."""
 
@@ -112,6 +114,8 @@ LINEAR = (*POSITIVE, *INVARIANT)
 
 PROBED = (8, 24, 64)
 """Hidden sizes from whose counts that of a budget is guessed."""
+BEYOND = 16
+"""The search ends at so many times the guess."""
 
 
 def own_layer(inputs: int, *, unit: Callable[[int, int], Any], hidden_size: int) -> Recurrent:
@@ -119,8 +123,10 @@ def own_layer(inputs: int, *, unit: Callable[[int, int], Any], hidden_size: int)
     try:
         made = unit(inputs, hidden_size)
     except Exception as error:
-        name = getattr(unit, "__name__", unit)
-        raise ValueError(f"cannot make {name} of (inputs, hidden size) = ({inputs}, {hidden_size}): {error}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(
+            f"cannot make {short_name(unit)} of (inputs, hidden size) = ({inputs}, {hidden_size}): {reason}"
+        ) from error
     if isinstance(made, Cell):
         made = Recurrent(made)
     if not isinstance(made, Recurrent):
@@ -136,23 +142,85 @@ def size(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+class Counts:
+    """Parameters of a model by its hidden size; a size that raises ValueError cannot be made.
+
+    Args:
+        model: hidden size -> model.
+    """
+
+    def __init__(self, model: Callable[[int], torch.nn.Module]) -> None:
+        self.model = model
+        self.known: dict[int, int] = {}
+        self.errors: dict[int, ValueError] = {}
+
+    def has(self, hidden: int) -> bool:
+        """Whether this size can be made."""
+        if hidden not in self.known and hidden not in self.errors:
+            try:
+                self.known[hidden] = _shaped_size(partial(self.model, hidden))
+            except ValueError as error:
+                self.errors[hidden] = error
+        return hidden in self.known
+
+    def near(self, hidden: int, low: int, high: int) -> int | None:
+        """The size between ``low`` and ``high``, both left out, that is nearest to ``hidden`` and can be made."""
+        start = min(max(hidden, low + 1), high - 1)
+        outwards = (one for away in range(high - low) for one in (start - away, start + away) if low < one < high)
+        return next(filter(self.has, outwards), None)
+
+
 def equal_size(layer: Layer, inputs: int, outputs: int, budget: Budget = FULL) -> int:
-    """The hidden size at which a model has as near to the budget's parameters as it can."""
-    wanted = budget.parameters
+    """The hidden size at which a model has as near to the budget's parameters as it can.
 
-    @cache
-    def count(hidden: int) -> int:
-        sized = partial(layer, hidden_size=hidden)
-        return _shaped_size(partial(sequence_model, inputs, outputs, layer=sized, hidden=budget.readout))
+    Sizes that cannot be made are passed over, such as those that a number of heads does not divide. Raises ValueError
+    if none can be made, or if the nearest is not within the budget.
+    """
 
-    square, slope, constant = np.polyfit(PROBED, [count(hidden) for hidden in PROBED], 2)  # exact for most
-    guess = max(np.roots([square, slope, constant - wanted]).real) if square > 1e-6 else (wanted - constant) / slope
-    hidden = max(2, round(guess))
-    while count(hidden) < wanted:
-        hidden += 1
-    while hidden > 2 and count(hidden - 1) >= wanted:
-        hidden -= 1
-    return min((hidden - 1, hidden), key=lambda one: abs(count(one) - wanted))
+    def model(hidden: int) -> torch.nn.Module:
+        return sequence_model(inputs, outputs, layer=partial(layer, hidden_size=hidden), hidden=budget.readout)
+
+    counts, wanted, share = Counts(model), budget.parameters, budget.within
+    found = _nearest(counts, wanted)
+    if abs(counts.known[found] - wanted) > share * wanted:
+        raise ValueError(
+            f"{_unit_name(layer)} cannot have {wanted:,} parameters within {100 * share:g} % with {inputs} inputs and "
+            f"{outputs} outputs: the nearest is {counts.known[found]:,}, at hidden size {found}"
+        )
+    return found
+
+
+def _unit_name(layer: Layer) -> str:
+    return short_name(layer.keywords.get("unit", layer) if isinstance(layer, partial) else layer)
+
+
+def _nearest(counts: Counts, wanted: int) -> int:
+    """The size whose count is nearest: steps from a guess that double until they pass it, then bisection."""
+    aim = guess = _guess(counts, wanted)
+    low, step = 0, 1
+    high = end = BEYOND * max(guess, *PROBED) + 1
+    while (found := counts.near(aim, low, high)) is not None:
+        low, high = (found, high) if counts.known[found] < wanted else (low, found)
+        if low == 0 or high == end:
+            aim, step = (high - step if low == 0 else low + step), 2 * step
+        else:
+            aim = (low + high) // 2
+    sizes = [hidden for hidden in (low, high, *counts.known) if hidden in counts.known]
+    return min(sizes, key=lambda hidden: abs(counts.known[hidden] - wanted))
+
+
+def _guess(counts: Counts, wanted: int) -> int:
+    """Where a parabola through three counts has as many as wanted, which is exact for most units."""
+    sizes = list(islice(filter(counts.has, dict.fromkeys((*PROBED, *range(1, PROBED[-1])))), 3))
+    if not sizes:
+        raise counts.errors[PROBED[0]]
+    known = [counts.known[size] for size in sizes]
+    square, slope, constant = (*[0.0] * (3 - len(sizes)), *np.polyfit(sizes, known, len(sizes) - 1))
+    if square > 1e-6:
+        found = max(np.roots([square, slope, constant - wanted]).real)
+    else:
+        found = (wanted - constant) / slope if slope > 1e-6 else sizes[-1]
+    return int(np.clip(round(found), 1, wanted))
 
 
 def _shaped_size(make: Callable[[], torch.nn.Module]) -> int:
