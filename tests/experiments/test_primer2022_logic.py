@@ -1,5 +1,7 @@
 """The Primer's section 7: logic and comparisons at smoke size, and the models and judgements behind the reports."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,12 +9,16 @@ from typing import Any
 import pytest
 import torch
 from scipy.sparse import csgraph
+from scipy.stats import binomtest
+from torch import Tensor, nn
 
 from numerate.experiments import Options, models, select
 from numerate.experiments.experiment import Work
-from numerate.experiments.primer2022 import compare, deciding, logic, sequences, shortest_path
+from numerate.experiments.primer2022 import compare, deciding, logic, piecewise, sequences, shortest_path
+from numerate.report import Claim
 from numerate.results import Row, Store
-from numerate.train import train
+from numerate.train import Training, train
+from numerate.units import After, Growth, Ramp
 
 UNITS = {
     "logic": ("NLRL, AND only, one negation",),
@@ -136,3 +142,172 @@ def test_weights_of_another_model_are_refused() -> None:
 def test_the_saturation_point_is_told_where_runs_suffice(four: int, eight: int, sixteen: int, holds: Any) -> None:
     runs = 800 if four > 80 else 80
     assert logic._saturates({4.0: (four, runs), 8.0: (eight, runs), 16.0: (sixteen, runs)}) is holds
+
+
+def quick_runs(name: str, units: tuple[Any, ...] | None = None, seeds: int | None = None) -> list[Row]:
+    """A made-up run of every configuration, without scores."""
+    work = select([f"primer2022/{name}"])[0].work(Options("quick", seeds, units))
+    return [Row("", t.description(), seed, t.labels) for t in work.trainings for seed in t.seeds]
+
+
+class Least(nn.Module):
+    """A user's unit that is exact."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.idle = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.amin(-1, keepdim=True) + 0 * self.idle
+
+
+def scored(rows: Sequence[Row], wrong: float, label: str, places: dict[str, Sequence[Any]]) -> list[Row]:
+    """The runs at every place, each with this share of wrong answers."""
+    scores = {"threshold": 0.01, "best_test": wrong, "snapped_test": wrong, "best_validation": wrong}
+    scores |= {"solved_at": math.nan, "best_sparsity": 0.0}
+    return [
+        replace(row, labels={**row.labels, label: place, other: at}, scores=scores)
+        for row in rows
+        for other, ats in list(places.items())[1:]
+        for place in places[label]
+        for at in ats
+    ]
+
+
+def list_claims(rows: Sequence[Row], wrong: float, name: str = "minimum") -> list[Claim]:
+    places = {"numbers": ["below 10", "below 100"], "length": (5, 20, 100, 500)}
+    return sequences.claims(name, sequences.compare(name, scored(rows, wrong, "numbers", places)))
+
+
+def graph_claims(rows: Sequence[Row], wrong: float) -> list[Claim]:
+    places = {"weights": ["to 10", "to 100"], "nodes": (5, 10, 20)}
+    return shortest_path.claims(shortest_path.compare(scored(rows, wrong, "weights", places), Options("quick")))
+
+
+def test_claims_about_the_nsr_are_not_judged_by_a_users_unit() -> None:
+    for name, claimed in (("minimum", list_claims), ("shortest-path", graph_claims)):
+        rows = quick_runs(name, (Least,))
+        assert claimed(rows, 0.0) == []
+        ours = quick_runs(name)
+        assert claimed(ours, 0.0)
+        assert [c.holds for c in claimed(ours, 0.0)] != [c.holds for c in claimed(ours, 1.0)]
+    rows = quick_runs("minimum", ("NSR + NAU", Least))
+    assert {row.labels["unit"] for row in rows} == {"NSR + NAU", "Least"}
+    mixed = [replace(row, scores={}) for row in rows]
+    places = {"numbers": ["below 10"], "length": (5, 20, 100, 500)}
+    mixed = [
+        row
+        for unit, wrong in (("NSR + NAU", 1.0), ("Least", 0.0))
+        for row in scored([r for r in mixed if r.labels["unit"] == unit], wrong, "numbers", places)
+    ]
+    first, *_ = sequences.claims("minimum", sequences.compare("minimum", mixed))
+    assert first.holds is False
+    assert "of NSR + NAU" in first.ours
+
+
+def test_one_run_refutes_nothing() -> None:
+    assert [c.holds for c in list_claims(quick_runs("minimum", seeds=1), 1.0)] == [None, None]
+    assert [c.holds for c in list_claims(quick_runs("minimum"), 1.0)] == [False, False]
+    assert [c.holds for c in graph_claims(quick_runs("shortest-path", seeds=1), 1.0)] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "distance", "jump", "verdicts"),
+    [
+        (1, 1.0, 1.0, [None, None]),
+        (1, 0.0, 0.0, [None, None]),
+        (10, 1.0, 1.0, [True, False]),
+        (10, 0.0, 0.0, [None, None]),  # none of ten: up to 28 % in truth
+        (50, 0.0, 0.0, [False, True]),
+        (50, 0.3, 0.3, [None, None]),
+    ],
+)
+def test_a_piecewise_function_is_learnt_where_an_interval_says_so(
+    seeds: int, distance: float, jump: float, verdicts: list[Any]
+) -> None:
+    shares = {"distance": distance, "jump": jump}
+    rows = [
+        replace(row, scores=solved(10 * row.seed // seeds, shares[str(row.labels["function"])]))
+        for row in quick_runs("piecewise", seeds=seeds)
+    ]
+    assert [c.holds for c in piecewise.claims(piecewise.compare(rows, Options("quick")))] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("seeds", "right", "holds"), [(10, 1.0, True), (1, 1.0, None), (10, 0.9, None), (10, 0.5, False)]
+)
+def test_comparisons_are_learnt_where_the_interval_of_ten_paths_is_above_nine_in_ten(
+    seeds: int, right: float, holds: Any
+) -> None:
+    rows = [
+        replace(row, scores=solved(row.seed, right) | {"snapped_test": 0.0})
+        for row in quick_runs("compare", seeds=seeds)
+    ]
+    first, *_ = compare.claims(compare.compare(rows, Options("quick")))
+    assert first.holds is holds
+
+
+def test_a_network_that_gives_no_number_finds_no_shortest_path() -> None:
+    right = shortest_path.bellman_ford(shortest_path.graphs(3, 5, 10))
+    assert shortest_path.wrong_share(right, right) == 0
+    assert shortest_path.wrong_share(torch.full_like(right, torch.nan), right) == 1
+    assert shortest_path.wrong_share(right + torch.tensor([9.0, 0, 1, 0, 0]), right) == 0.25  # the source is given
+
+
+def test_the_best_run_has_a_validation_error_that_is_a_number() -> None:
+    rows = [Row("", {}, seed, scores={"best_validation": error}) for seed, error in enumerate((math.nan, 2.0, 1.0))]
+    for order in (rows, rows[::-1]):
+        assert min(order, key=deciding.validation_error).seed == 2
+
+
+@pytest.mark.parametrize("count", [0, 3, 9, 15, 20])
+@pytest.mark.parametrize("of", [0, 5, 6, 20])
+def test_a_majority_is_told_by_a_sign_test(count: int, of: int) -> None:
+    count = min(count, of)
+    told = of > 0 and binomtest(count, of).pvalue < 0.05
+    assert logic._majority(count, of) is (2 * count > of if told else None)
+
+
+def test_forms_solved_at_the_same_step_are_no_majority_and_times_give_no_verdict() -> None:
+    rows = [replace(row, scores=solved(row.seed, 1.0)) for row in quick_runs("logic")]
+    *_, faster, longer = logic.claims(logic.compare(rows, Options("quick")))
+    assert faster.holds is None
+    assert "solved earlier in 0, at the same step in 40" in faster.ours
+    assert longer.holds is None
+    assert "no verdict" in longer.ours
+
+
+def penalty_starts(training: Training) -> list[float]:
+    schedules = [penalty.schedule for penalty in training.penalties]
+    starts = {Ramp: "start", After: "step", Growth: "every"}
+    return [getattr(s, starts[type(s)]) / training.steps for s in schedules if type(s) in starts]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "minimum",
+        "count",
+        "piecewise",
+        "shortest-path",
+        "inalu-minimal",
+        "inalu-function",
+        "inalu-initialisation",
+        "npu-large",
+    ],
+)
+def test_a_penalty_starts_at_the_same_share_of_a_run_of_any_length(name: str) -> None:
+    (experiment,) = select([f"primer2022/{name}"])
+    usual, short = (
+        [penalty_starts(training) for training in experiment.work(Options("quick", steps=steps)).arithmetic.values()]
+        for steps in (None, 10_000)
+    )
+    assert any(usual)
+    assert short == usual
+
+
+def test_the_redundancy_penalty_starts_at_its_published_step() -> None:
+    (experiment,) = select(["primer2022/figure19"])
+    (schedule,) = {t.penalties[0].schedule for t in experiment.work(Options("quick", steps=50_000)).arithmetic.values()}
+    assert schedule == Ramp(0.01, 50_000, 75_000)
+    assert any("whatever --steps is" in reason for reason in experiment.reasons)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from numerate.data import mnist
 from numerate.data.images import Images
@@ -50,3 +51,32 @@ def test_loss_and_answers_by_hand() -> None:
     assert plain.measures(prediction, Batch(y, y))["accuracy"].tolist() == [1, 2]
     with pytest.raises(ValueError, match="symbol must be one of"):
         DigitPairs("==")
+
+
+def test_loss_is_torchs_cross_entropy_to_the_last_bit() -> None:
+    """Also where a probability is 0 or 1."""
+    logits = torch.cat((10 * torch.randn(200, generator=torch.Generator().manual_seed(0)), torch.tensor([200.0, -200])))
+    y = (torch.arange(202) % 2).float()
+    task = DigitPairs(">")
+    losses = lambda p: (task.loss(p[:, None], Batch(y, y[:, None])), F.binary_cross_entropy(p, y))  # noqa: E731
+    ours, theirs = (
+        (loss.detach(), *torch.autograd.grad(loss, (leaf,)))
+        for i in range(2)
+        for leaf in [logits.clone().requires_grad_()]
+        for loss in [losses(leaf.sigmoid())[i]]
+    )
+    assert all(map(torch.equal, ours, theirs))
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_prediction_that_is_not_a_number_is_wrong_and_its_loss_is_none(told: bool) -> None:
+    y = torch.tensor([[1.0, 3.0, 2.0], [0.0, 4.0, 5.0]])
+    prediction = torch.full((2, 3), torch.nan, requires_grad=True)
+    task, batch = DigitPairs(">", told), Batch(y, y)
+    loss = task.loss(prediction, batch)
+    assert loss.isnan()
+    (gradient,) = torch.autograd.grad(loss, prediction)
+    assert gradient[:, 0].isnan().all()  # so the parameters are no longer finite, and the run counts as diverged
+    measures = task.measures(prediction, batch)
+    assert measures["accuracy"].tolist() == [0, 2]
+    assert measures["error"].tolist() == [2, 2]

@@ -124,13 +124,20 @@ class DigitPairs:
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Cross entropy in nats, and with ``told`` the mean squared error of the numbers read."""
-        loss = F.binary_cross_entropy(prediction[:, 0], batch.y[:, 0])
+        loss = _cross_entropy(prediction[:, 0], batch.y[:, 0])
         return loss + F.mse_loss(prediction[:, 1:], batch.y[:, 1:]) if self.told else loss
 
     def measures(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``error``: share of wrong answers; ``accuracy``."""
-        right = ((prediction[:, 0] > 0.5) == (batch.y[:, 0] > 0.5)).float()
+        """``error``: share of wrong answers, among them those that are not a number; ``accuracy``."""
+        answer, truth = prediction[:, 0], batch.y[:, 0] > 0.5
+        right = torch.where(truth, answer > 0.5, answer <= 0.5).float()
         return {"error": sum_and_count(1 - right), "accuracy": sum_and_count(right)}
+
+
+def _cross_entropy(probability: Tensor, truth: Tensor) -> Tensor:
+    """In nats; not a number where a probability is none, which torch's own function refuses."""
+    entropy = F.binary_cross_entropy(probability.nan_to_num(0.5), truth)
+    return entropy * torch.where(probability.isnan().any(), torch.nan, 1.0)
 
 
 def _of_one_digit(first: Tensor, second: Tensor, drawn: Tensor, split: str, data: Data) -> Tensor:

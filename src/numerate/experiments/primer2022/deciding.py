@@ -1,7 +1,8 @@
 """Models around the NSR for the Primer's section 7.2, and their accuracy on other data than they were trained with."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -12,7 +13,7 @@ from numerate.experiments.models import trained
 from numerate.report import Metric, text
 from numerate.report.metrics import Measured, arithmetic
 from numerate.results import Row
-from numerate.stats import median
+from numerate.stats import Estimate, median
 from numerate.tasks.task import Split, Task
 from numerate.train import Training, stack
 from numerate.train.specification import Factory
@@ -171,9 +172,31 @@ def retested(work: Work, rows: Sequence[Row], label: str, tasks: Mapping[object,
             yield replace(row, labels={**row.labels, label: name}, scores=scores)
 
 
+def validation_error(row: Row) -> float:
+    """Of a run; infinite where it is not a number."""
+    error = row.scores["best_validation"]
+    return math.inf if math.isnan(error) else error
+
+
 def accuracies(rows: Sequence[Row]) -> Measured:
     """Success as the papers count it, beside the accuracy as trained and rounded."""
     measured = arithmetic(rows)
     shares = {ACCURACY.name: "best_test", ROUNDED.name: "snapped_test"}
     ours = {name: median([1 - row.scores[score] for row in rows]) for name, score in shares.items()}
     return replace(measured, ours={**ours, **measured.ours})
+
+
+# ------------------------------------------------------------ verdicts by intervals
+
+
+def at_least(found: Estimate, least: float) -> bool | None:
+    """Whether a number is at least this much; None where its interval leaves that open."""
+    if found.low is None or found.high is None or found.low < least <= found.high:
+        return None
+    return bool(found.low >= least)
+
+
+def all_hold(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether every one of these holds; None where that is open."""
+    known = set(verdicts)
+    return False if False in known else None if None in known else True

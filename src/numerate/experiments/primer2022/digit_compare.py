@@ -14,7 +14,7 @@ from numerate.experiments.digit_reader import SIDE, Reader
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.compare import EQUALITIES, named
-from numerate.experiments.primer2022.deciding import ACCURACY
+from numerate.experiments.primer2022.deciding import ACCURACY, all_hold, at_least
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
@@ -24,6 +24,7 @@ from numerate.stats import Estimate, median
 from numerate.tasks import DigitPairs
 from numerate.tasks.decisions import COMPARISONS
 from numerate.train import NetworkTraining
+from numerate.train.networks.grouping import checked_layer
 from numerate.units import MLP, NSR
 
 SYMBOLS = {"smoke": (">",), "quick": (">", "="), "paper": tuple(COMPARISONS)}
@@ -54,7 +55,7 @@ class PairNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.reader = Reader(1, (10, 20), 50, 2 if head is None else 1)
-        self.head: Any = None if head is None else head(2, 1)
+        self.head: Any = None if head is None else checked_layer(head, 2, 1)
         self.logit, self.numbers = logit or head is None, numbers
 
     def forward(self, x: Tensor) -> Tensor:
@@ -159,13 +160,13 @@ class Medians:
 
     def reaches(self, name: str, least: Mapping[str, float]) -> bool | None:
         """Whether a model has at least this much in every comparison; None where an interval leaves that open."""
-        told = [_at_least(self.of[name, symbol], least[symbol]) for symbol in self.symbols]
-        return False if False in told else None if None in told else True
+        return all_hold(at_least(self.of[name, symbol], least[symbol]) for symbol in self.symbols)
 
     def near(self, name: str, other: str, least: float) -> bool | None:
         """Whether two models differ by less in every comparison; None where the intervals leave that open."""
-        told = [_differ_by_less(self.of[name, symbol], self.of[other, symbol], least) for symbol in self.symbols]
-        return False if False in told else None if None in told else True
+        return all_hold(
+            _differ_by_less(self.of[name, symbol], self.of[other, symbol], least) for symbol in self.symbols
+        )
 
     def away(self, name: str, other: str) -> float:
         """The largest distance of two medians."""
@@ -177,12 +178,6 @@ class Medians:
             for name in names
         ]
         return "; ".join(parts)
-
-
-def _at_least(found: Estimate, least: float) -> bool | None:
-    if found.low is None or found.high is None or found.low < least <= found.high:
-        return None
-    return found.low >= least
 
 
 def _differ_by_less(one: Estimate, other: Estimate, least: float) -> bool | None:
@@ -247,6 +242,7 @@ EXPERIMENTS = [
         show=comparison_page(
             compare,
             claims,
+            judged=("paper",),
             pictures=lambda work, rows: read_numbers(
                 work,
                 [row for row in rows if row.labels["unit"] != CNN],

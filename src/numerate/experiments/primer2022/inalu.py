@@ -61,7 +61,7 @@ def trainings(name: str, options: Options) -> list[Training]:
             batch=64,
             labels={"unit": unit, "operation": operation, "inputs": train.name},
         )
-        for unit, recipe in choose_recipes(options.units, recipes(steps)).items()
+        for unit, recipe in choose_recipes(options.units, recipes(options.steps or steps)).items()
         for train, test in (list(distributions.items())[-1:] if smoke else distributions.items())
         for operation in (("add", "mul") if smoke else OPERATIONS)
     ]

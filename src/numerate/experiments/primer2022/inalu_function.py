@@ -56,7 +56,7 @@ def initialisations(options: Options) -> list[Training]:
     grid = GRID if options.size != "smoke" else (CHOSEN, (1.0, 1.0, 1.0))
     train, test = Distribution("normal", -3, 3), Distribution("normal", 3, 4)
     return [
-        inalu(steps, means, deviation).training(
+        inalu(options.steps or steps, means, deviation).training(
             task=DistributedSums(operation, train, test, inputs=10 if quick else 100),
             seeds=options.seed_range(smoke=2, quick=5, paper=20),
             steps=steps,
@@ -136,7 +136,9 @@ def functions(options: Options) -> list[Training]:
             batch=64,
             labels={"unit": name, "operation": operation, "inputs": train.name},
         )
-        for name, recipe in choose_recipes(options.units, function_recipes(steps), placed=placed).items()
+        for name, recipe in choose_recipes(
+            options.units, function_recipes(options.steps or steps), placed=placed
+        ).items()
         for train, test in list(FUNCTION.items())[: 1 if smoke else None]
         for operation in (("add", "mul") if smoke else OPERATIONS)
     ]

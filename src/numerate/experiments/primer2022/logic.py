@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import hypot
+from math import comb, hypot
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.models import two_layers
@@ -101,13 +101,14 @@ def claims(compared: Comparison) -> list[Claim]:
     gates = f"solved: {AND} {only[0]} of {only[1]}, {SINGLE} {single[0]} of {single[1]}"
     differ = boschloo(only, single) < 0.05
     places = _both_solved(compared, FULL, AND)
-    faster = sum(a < b for a, b in places)
+    apart = [(a, b) for a, b in places if a != b]
+    faster, ties = sum(a < b for a, b in apart), len(places) - len(apart)
     seconds = {name: _seconds(compared.rows, name) for name in (FULL, AND)}
     return [
         Claim(
             "Increasing the units improves performance until a saturation point is reached.",
             f"solved runs of the full NLRL by hidden units: {rates}.",
-            1 < enough < 16,
+            None if enough == 1 else enough < 16,
         ),
         Claim(
             "The saturation point is found to be 8 (our test: 8 units solve more than the next smaller number and no "
@@ -123,16 +124,16 @@ def claims(compared: Comparison) -> list[Claim]:
         Claim(
             "Using a module with both AND and OR results in faster convergence (less iterations), compared to using a "
             "module only using AND operations.",
-            f"of {counted(len(places), 'place')} that both solve, the full form is solved earlier in {faster}; it "
-            f"solves {percent(full[0] / full[1])} of its runs, AND alone {percent(only[0] / only[1])}.",
-            _majority(faster, len(places)),
+            f"of {counted(len(places), 'place')} that both solve, the full form is solved earlier in {faster}"
+            f"{f', at the same step in {ties}' if ties else ''}; it solves {percent(full[0] / full[1])} of its runs, "
+            f"AND alone {percent(only[0] / only[1])}.",
+            _majority(faster, len(apart)),
         ),
         Claim(
             "It has a longer computation time to train each iteration.",
             f"seconds for a run: {seconds[FULL]:.3g} with both, {seconds[AND]:.3g} with AND alone, in our loops, where "
-            "OR is a product and not a Kronecker product.",
-            None if not min(seconds.values()) or 0.8 < seconds[FULL] / seconds[AND] < 1.25 else
-            seconds[FULL] > seconds[AND],
+            "OR is a product and not a Kronecker product. Whatever else the machine does changes such short times more "
+            "than the form, so there is no verdict.",
         ),
     ]  # fmt: skip
 
@@ -174,9 +175,8 @@ def _both_solved(compared: Comparison, first: str, second: str) -> list[tuple[fl
 
 def _majority(count: int, of: int) -> bool | None:
     """True or False where a sign test at 5 % says so."""
-    if not of or abs(2 * count - of) < 1.96 * of**0.5:
-        return None
-    return 2 * count > of
+    tail = sum(comb(of, i) for i in range(min(count, of - count) + 1)) / 2**of
+    return 2 * count > of if 2 * tail < 0.05 else None
 
 
 def _seconds(rows: Sequence[Row], name: str) -> float:

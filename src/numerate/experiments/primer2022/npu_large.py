@@ -37,18 +37,19 @@ SIZES = {"smoke": (10, 5, 1), "quick": (20, 10, 2), "paper": (100, 50, 12)}
 
 
 def recipe_for(name: str, operation: str, options: Options, hidden: int) -> Recipe:
-    """L1 on all weights, ten times stronger after every fifth of a run of 50,000 steps; faster rate for sums.
+    """L1 on all weights, ten times stronger after every fifth of a run; faster rate for sums.
 
     iNALU has its own recipe.
     """
+    fifth = max(1, (options.steps or STEPS[options.size]) // 5)
     start, end = (1e-9, 1e-7) if operation == "inverse" else (1e-5, 1e-4)
     first, second = LAYERS[name]
     model = partial(two_layers, first=first, second=second, hidden=hidden)
     if name == "iNALU":
-        late = (Penalty(penalty, After(0.05, STEPS[options.size] // 5), below=1.0),)
+        late = (Penalty(penalty, After(0.05, fifth), below=1.0),)
         return replace(INALU_RECIPE, model=model, penalties=late)
     rate = 1e-2 if operation == "add" else 5e-3
-    return Recipe(model, Adam(rate), (Penalty(l1, Growth(start, end, STEPS[options.size] // 5)),))
+    return Recipe(model, Adam(rate), (Penalty(l1, Growth(start, end, fifth)),))
 
 
 def trainings(options: Options) -> list[Training]:

@@ -5,7 +5,7 @@ from functools import partial
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
-from numerate.experiments.primer2022.deciding import Branch
+from numerate.experiments.primer2022.deciding import Branch, at_least
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
@@ -13,6 +13,7 @@ from numerate.report import SUCCESS, Claim, Comparison, Layout, comparison
 from numerate.report.errors import ERROR, errors
 from numerate.report.text import scientific
 from numerate.results import Row
+from numerate.stats import Estimate, wilson
 from numerate.tasks import Piecewise
 from numerate.tasks.decisions import PIECES
 from numerate.train import Adam, Penalty, Training
@@ -23,6 +24,8 @@ SCALE = 10.0
 PATHS = (1, 10)
 FAR = {"smoke": (100.0,), "quick": (10.0, 100.0, 1000.0), "paper": (10.0, 100.0, 1000.0, 10_000.0)}
 """Sizes of the inputs in the test, in place of 10."""
+LEARNT, FAILED = 0.5, 0.1
+"""A function is learnt if at least this share of the runs solves it, and not learnt if less than that share does."""
 TITLES = {"distance": "|x₁ − x₂|, continuous", "jump": "x₁ + x₂ or x₁ − x₂, with a jump"}
 
 
@@ -48,7 +51,7 @@ def trainings(options: Options) -> list[Training]:
             evaluation_size=1000,
             labels={"unit": name, "function": pieces, "size": far},
         )
-        for name, recipe in choose_recipes(options.units, recipes(steps)).items()
+        for name, recipe in choose_recipes(options.units, recipes(options.steps or steps)).items()
         for pieces in PIECES
         for far in FAR[options.size]
     ]
@@ -70,16 +73,17 @@ def compare(rows: Sequence[Row], options: Options) -> Comparison:
 
 def claims(compared: Comparison) -> list[Claim]:
     """Sentences of 7.2: which function extrapolates."""
-    solved: dict[tuple[str, str], list[float]] = {}
+    solved: dict[tuple[str, str], list[Estimate]] = {}
     for cell in compared.cells:
         if cell.x > 10:
-            solved.setdefault((cell.panel, cell.series), []).append((cell.measured.solved or 0) / cell.measured.n)
+            rate = wilson(cell.measured.solved or 0, cell.measured.n)
+            solved.setdefault((cell.panel, cell.series), []).append(rate)
     names = [name for name in map(named, PATHS) if ("jump", name) in solved and ("distance", name) in solved]
     if len(names) < len(PATHS):
         return []
 
-    def best(panel: str) -> float:
-        return max(min(solved[panel, name]) for name in names)
+    def best(panel: str) -> Estimate:
+        return max((min(solved[panel, name], key=_rate) for name in names), key=_rate)
 
     def listed(panel: str) -> str:
         cells = [cell for cell in compared.of(panel) if cell.x == 100]
@@ -89,19 +93,29 @@ def claims(compared: Comparison) -> list[Claim]:
             for cell in cells
         )
 
+    continuous, jump = (_learnt(best(panel)) for panel in PIECES)
     return [
         Claim(
             "A simple continuous function (such as the absolute difference between two inputs) can be learnt with "
             "extrapolation capabilities.",
             f"{listed('distance')}.",
-            None if 0.1 < best("distance") < 0.5 else best("distance") >= 0.5,
+            continuous,
         ),
         Claim(
             "A non-continuous function cannot.",
             f"{listed('jump')}.",
-            None if 0.1 < best("jump") < 0.5 else best("jump") <= 0.1,
+            None if jump is None else not jump,
         ),
     ]
+
+
+def _rate(found: Estimate) -> float:
+    return found.value or 0.0
+
+
+def _learnt(rate: Estimate) -> bool | None:
+    """Whether a function is learnt; None where the interval leaves that open."""
+    return at_least(rate, LEARNT) or (False if at_least(rate, FAILED) is False else None)
 
 
 EXPERIMENTS = [

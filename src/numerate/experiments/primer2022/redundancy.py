@@ -26,7 +26,7 @@ FIGURES = {"18": ("iNALU", "add", 10), "19": ("NAU", "add", 10), "20": ("NAU", "
 
 
 def recipe_for(unit: str, steps: int) -> Recipe:
-    """NAU's penalty from half to three quarters of the run (50,000 to 75,000 of 100,000); iNALU's after 10,000."""
+    """NAU's penalty from step 50,000 to 75,000, iNALU's after 10,000, as released; in proportion at smoke size."""
     if unit == "NAU":
         return Recipe(NAU, penalties=(Penalty(penalty, Ramp(0.01, steps // 2, steps * 3 // 4)),))
     return replace(INALU_RECIPE, penalties=(Penalty(penalty, After(0.05, steps // 5), below=1.0),))
