@@ -1,19 +1,22 @@
 """Comparing handwritten digits (Primer, 7.2): networks, verdicts; on made-up images."""
 
+import math
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from numerate.data import mnist
 from numerate.data.images import Images
-from numerate.experiments import Options, running
+from numerate.experiments import Options, running, select
 from numerate.experiments.primer2022 import digit_compare
 from numerate.experiments.primer2022.digit_compare import CNN, TOLD, PairNetwork
 from numerate.report import Claim
-from numerate.results import Row
+from numerate.results import Row, Store
 from numerate.units import NSR
 
 
@@ -72,9 +75,41 @@ def test_no_verdict_where_the_seeds_cannot_decide() -> None:
     assert [wide["usable"].holds, wide["comparable"].holds] == [None, None]
 
 
-def test_digit_compare_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images whose every pixel is the digit."""
     labels = [torch.arange(count) % 10 for count in (60_000, 10_000)]
     pictures = [label.to(torch.uint8).view(-1, 1, 1).expand(-1, 28, 28) for label in labels]
     monkeypatch.setattr(mnist, "load", lambda data=None: Images(pictures[0], labels[0], pictures[1], labels[1]))
+
+
+def test_digit_compare_runs(images: None, tmp_path: Path) -> None:
     result = running.run("primer2022/digit-compare", Options("smoke", seeds=1), tmp_path)
     assert "What is read from an image" in result.page.read_text()
+
+
+class NoNumber(nn.Module):
+    """A head that diverges at once."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((outputs, inputs), torch.nan))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T
+
+
+def test_a_head_that_diverges_leaves_the_other_runs_alone(images: None, tmp_path: Path) -> None:
+    result = running.run("primer2022/digit-compare", Options("smoke", seeds=1, units=(NoNumber, "MLP")), tmp_path)
+    assert result.failed == 0
+    with Store(tmp_path / "results.sqlite") as store:
+        rows = {row.labels["unit"]: row for row in store.rows()}
+    assert set(rows) == {"NoNumber", "MLP"}
+    assert digit_compare.measure([rows["NoNumber"]]).ours["accuracy"].value == 0
+    assert math.isfinite(rows["MLP"].scores["best_test"])
+
+
+def test_quick_runs_are_too_short_for_a_verdict() -> None:
+    (experiment,) = select(["primer2022/digit-compare"])
+    page: Any = experiment.show
+    assert page.judged == ("paper",)

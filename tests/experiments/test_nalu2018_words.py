@@ -124,11 +124,13 @@ def test_a_schedule_ends_with_the_run_that_a_user_asks_for():
         assert own.schedule == Cosine(1000)
 
 
-def test_sentences_on_figure_6_are_judged_by_the_last_digits():
-    def group(unit, *ends):
-        curves = {f"test_matching_{d}": np.array([0.0, end]) for d, end in zip((2, 3, 4), ends)}
-        return [Row("", {}, s, curves=curves, labels={"unit": unit, "task": "addition"}) for s in (0, 1)]
+def group(unit, *ends):
+    """Two runs with these shares of right digits at their ends."""
+    curves = {f"test_matching_{d}": np.array([0.0, end]) for d, end in zip((2, 3, 4), ends)}
+    return [Row("", {}, s, curves=curves, labels={"unit": unit, "task": "addition"}) for s in (0, 1)]
 
+
+def test_sentences_on_figure_6_are_judged_by_the_last_digits():
     rows = [*group("LSTM", 1, 0.1, 0.1), *group("UGRNN", 0.97, 0.3, 0.2), *group("DNC", 0.99, 0.1, 0.1)]
     claims = program_evaluation.claims(program_evaluation.FIGURES[0])
     judged = claims([*rows, *group("NALU", 1, 1, 0.99)], Options("paper"))
@@ -137,3 +139,14 @@ def test_sentences_on_figure_6_are_judged_by_the_last_digits():
     assert [claim.holds for claim in judged] == [False, False, True]
     assert [claim.holds for claim in claims(rows, Options("paper"))] == [None, None, None]
     assert [claim.holds for claim in claims([*rows, *group("NALU", 1, 1, 1)], Options("quick"))] == [None, None, None]
+
+
+def test_the_papers_sentences_are_of_sums_and_those_of_programs_are_ours():
+    rows = [row for name in (*program_evaluation.OTHERS, "NALU") for row in group(name, 1, 0, 0)]
+    sums, programs = (
+        program_evaluation.claims(figure)(rows, Options("paper")) for figure in program_evaluation.FIGURES
+    )
+    assert len(sums) == 3
+    assert not any(claim.text.startswith("(Ours)") for claim in sums)
+    assert len(programs) == 2
+    assert all(claim.text.startswith("(Ours)") for claim in programs)
