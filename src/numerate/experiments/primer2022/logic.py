@@ -132,8 +132,8 @@ def claims(compared: Comparison) -> list[Claim]:
         Claim(
             "It has a longer computation time to train each iteration.",
             f"seconds for a run: {seconds[FULL]:.3g} with both, {seconds[AND]:.3g} with AND alone, in our loops, where "
-            "OR is a product and not a Kronecker product. Other work on the machine changes such short times by more than "
-            "that, so there is no verdict.",
+            "OR is a product and not a Kronecker product. Other work on the machine changes such short times by more "
+            "than that, so there is no verdict.",
         ),
     ]  # fmt: skip
 
