@@ -11,7 +11,7 @@ from numerate.recurrent import Recurrent
 from numerate.results import Key
 from numerate.train.backends import first_sentence
 from numerate.train.networks.specification import NetworkRun, NetworkTraining
-from numerate.train.specification import Factory, Drawing
+from numerate.train.specification import Drawing, Factory
 from numerate.train.stack import shown_name
 
 AT_ONCE = 8
