@@ -91,6 +91,17 @@ def style() -> Iterator[None]:
         yield
 
 
+def frame_cells(ax: Axes, units: Sequence[str], tasks: Sequence[str]) -> None:
+    """The axes of a picture that has a cell at (task, unit): units down, tasks across, names at the left and above."""
+    ax.set_xlim(-0.5, len(tasks) - 0.5)
+    ax.set_ylim(len(units) - 0.5, -0.5)
+    ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
+    ax.set_yticks(range(len(units)), [short(unit) for unit in units])
+    ax.xaxis.tick_top()
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+
+
 def lay_out(fig: Figure, **options: Any) -> None:
     """As ``fig.tight_layout``, which leaves an engine behind that draws the figure twice for every file."""
     TightLayoutEngine(**options).execute(fig)

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from numerate.report import text
-from numerate.report.figures import BAND, COLOURS, FAINT, INK, MARKERS, PAPER, RATES, lay_out, short
+from numerate.report.figures import BAND, COLOURS, FAINT, INK, MARKERS, PAPER, RATES, frame_cells, lay_out, short
 from numerate.results import Row
 from numerate.results.outcome import judge
 
@@ -328,13 +328,7 @@ def plot_progress(
             if (unit, task) not in cells:
                 ax.add_patch(Rectangle((column - 0.47, line - 0.45), 0.94, 0.9, fc=BAND, ec="none", zorder=2))
                 ax.text(column, line, "–", ha="center", va="center", color=FAINT, zorder=3)
-    ax.set_xlim(-0.5, len(tasks) - 0.5)
-    ax.set_ylim(len(units) - 0.5, -0.5)
-    ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
-    ax.set_yticks(range(len(units)), [short(unit) for unit in units])
-    ax.xaxis.tick_top()
-    ax.grid(False)
-    ax.spines[:].set_visible(False)
+    frame_cells(ax, units, tasks)
     return ax
 
 

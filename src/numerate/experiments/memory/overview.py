@@ -10,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 from numerate.experiments.guessing import guessing
 from numerate.experiments.memory.scores import Cell, Standing, errors, middle
 from numerate.report import Picture
-from numerate.report.figures import BAND, FAINT, RATES, lay_out, short, style
+from numerate.report.figures import BAND, FAINT, RATES, frame_cells, lay_out, style
 from numerate.report.learning import STUCK
 from numerate.report.text import thousands
 from numerate.results import Row
@@ -33,13 +33,7 @@ def overview_picture(found: Sequence[Cell], standings: Sequence[Standing]) -> Pi
                 if (unit, task) not in present:
                     ax.add_patch(Rectangle((column - 0.47, line - 0.45), 0.94, 0.9, fc=BAND, ec="none"))
                     ax.text(column, line, "–", ha="center", va="center", color=FAINT)
-        ax.set_xlim(-0.5, len(tasks) - 0.5)
-        ax.set_ylim(len(units) - 0.5, -0.5)
-        ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
-        ax.set_yticks(range(len(units)), [short(unit) for unit in units])
-        ax.xaxis.tick_top()
-        ax.grid(False)
-        ax.spines[:].set_visible(False)
+        frame_cells(ax, units, tasks)
         lay_out(fig, rect=(0, 0.32 / fig.get_figheight(), 1, 1))
         keys = [(RATES(shade(1.0)), "all runs solved"), (RATES(shade(0.5)), "half"), (RATES(shade(0.0)), "none")]
         handles = [

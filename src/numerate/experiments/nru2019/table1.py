@@ -16,7 +16,7 @@ from numerate.experiments.nru2019.units import UNITS
 from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
 from numerate.report import Claim, Page, Picture, TextTable
-from numerate.report.figures import BAND, FAINT, RATES, lay_out, short, style
+from numerate.report.figures import BAND, FAINT, RATES, frame_cells, lay_out, style
 from numerate.results import Row
 from numerate.train import NetworkTraining
 
@@ -109,13 +109,7 @@ def picture(found: Ranking) -> Picture:
                 label = "–" if place is None else str(1 + place)
                 weight = "bold" if place is not None and place < 2 else "normal"
                 ax.text(column, line, label, ha="center", va="center", color=colour, weight=weight)
-        ax.set_xlim(-0.5, len(tasks) - 0.5)
-        ax.set_ylim(len(units) - 0.5, -0.5)
-        ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
-        ax.set_yticks(range(len(units)), [short(unit) for unit in units])
-        ax.xaxis.tick_top()
-        ax.grid(False)
-        ax.spines[:].set_visible(False)
+        frame_cells(ax, units, tasks)
         lay_out(fig)
     return Picture(
         "places",
