@@ -50,6 +50,10 @@ Units = Annotated[
     ),
 ]
 Ranges = Annotated[str | None, typer.Option(help="Training ranges to run, such as '[1,2) [-2,-1)'.")]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(help="Tasks to run, where an experiment has several, such as 'parity; copying'; may be repeated."),
+]
 Ids = Annotated[
     list[str],
     typer.Argument(
@@ -177,6 +181,7 @@ def run(
     seeds: Seeds = None,
     units: Units = None,
     ranges: Ranges = None,
+    tasks: Tasks = None,
     steps: Steps = None,
     device: Annotated[
         str, typer.Option(help="cpu, cuda (every visible GPU) or selected GPUs, such as cuda:0,2.")
@@ -205,7 +210,7 @@ def run(
     from numerate.experiments import select
     from numerate.experiments.running import LEAST, Unfinished, is_unfinished, run_work
 
-    options = _options(size, seeds, units, ranges, steps)
+    options = _options(size, seeds, units, ranges, tasks, steps)
     works, trained = [], False
     for experiment in select(ids):  # bad options of any experiment are rejected before training starts
         with _named(experiment.id, ids):
@@ -320,6 +325,7 @@ def report(
     seeds: Seeds = None,
     units: Units = None,
     ranges: Ranges = None,
+    tasks: Tasks = None,
     steps: Steps = None,
     out: Out = Path("results"),
 ) -> None:
@@ -327,7 +333,7 @@ def report(
     from numerate.experiments import select
     from numerate.experiments.running import complete_work, report_work
 
-    options = _options(size or "quick", seeds, units, ranges, steps)
+    options = _options(size or "quick", seeds, units, ranges, tasks, steps)
     for experiment in select(ids):
         with _named(experiment.id, ids):
             work = experiment.work(options) if size else complete_work(experiment, options, out)
@@ -425,12 +431,18 @@ def cache(
 
 
 def _options(
-    size: str, seeds: int | None, units: Sequence[str] | None, ranges: str | None, steps: int | None
+    size: str,
+    seeds: int | None,
+    units: Sequence[str] | None,
+    ranges: str | None,
+    tasks: Sequence[str] | None,
+    steps: int | None,
 ) -> "Options":
     from numerate.experiments import Options
 
     spans = None if ranges is None else _ranges(ranges)
-    return Options(size, seeds, None if units is None else tuple(units), spans, steps)  # type: ignore[arg-type]
+    chosen_units, chosen_tasks = (None if names is None else tuple(names) for names in (units, tasks))
+    return Options(size, seeds, chosen_units, spans, steps, chosen_tasks)  # type: ignore[arg-type]
 
 
 def _ranges(text: str) -> "tuple[Range, ...]":

@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--steps", type=int, help="updates of every run, in place of the size's own")
     parser.add_argument("--units", action="append", help="separated by commas or semicolons, or one per --units")
+    parser.add_argument("--tasks", action="append", help="likewise")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results"))
@@ -30,7 +31,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop training after so long, all experiments together")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0)
     asked = parser.parse_args()
-    options = Options(asked.size, asked.seeds, None if asked.units is None else tuple(asked.units), steps=asked.steps)
+    units, tasks = (None if names is None else tuple(names) for names in (asked.units, asked.tasks))
+    options = Options(asked.size, asked.seeds, units, steps=asked.steps, tasks=tasks)
     begun = told = time.monotonic()
 
     def tell(now: Progress) -> None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from numerate.experiments.task_choice import UnknownTask, on_tasks, resolve_tasks, titles
 from numerate.experiments.unit_choice import is_own, resolve_units
 from numerate.published import show_range
 from numerate.results import Key, Row
@@ -28,6 +29,7 @@ class Options:
         units: names of units, several separated by commas or semicolons, and units of the user's own.
         ranges: training ranges.
         steps: updates of every run.
+        tasks: titles of tasks, or what they begin with.
     """
 
     size: Size = "quick"
@@ -35,6 +37,7 @@ class Options:
     units: tuple[str | Factory, ...] | None = None
     ranges: tuple[Range, ...] | None = None
     steps: int | None = None
+    tasks: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -43,7 +46,7 @@ class Options:
             raise ValueError(f"seeds must be at least 1 and at most {MOST_SEEDS:,}, got {self.seeds}")
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}")
-        for name, values in (("units", self.units), ("ranges", self.ranges)):
+        for name, values in (("units", self.units), ("ranges", self.ranges), ("tasks", self.tasks)):
             if values is not None and not any(not isinstance(value, str) or value.strip(" ,;") for value in values):
                 raise ValueError(f"no {name} are named; leave --{name} out for all")
 
@@ -125,6 +128,11 @@ class Experiment:
         if options.units is not None:
             options = replace(options, units=resolve_units(options.units, self.units))
         trainings = self.trainings(options)
+        if options.tasks is not None:
+            if not (known := titles(trainings)):
+                raise UnknownTask(f"{self.id} has no choice of tasks at this size; leave --tasks out")
+            options = replace(options, tasks=resolve_tasks(options.tasks, known))
+            trainings = on_tasks(trainings, options.tasks or ())
         for name in ("seeds", "steps"):
             if getattr(options, name) is not None and not trainings:
                 raise ValueError(f"{self.id} trains nothing; leave --{name} out")

@@ -112,6 +112,7 @@ def _notes(work: Work, rows: list[Row], claims: "Sequence[Claim]", fewer: Sizes 
     brief = [departure.brief for departure in departures]
     brief += [f"only {', '.join(map(short_name, options.units))}"] if options.units else []
     brief += [f"only {', '.join(map(show_range, options.ranges))}"] if options.ranges else []
+    brief += [f"only {'; '.join(options.tasks)}"] if options.tasks else []
     reasons = [*experiment.reasons, *(experiment.quick_reasons if options.size == "quick" else ())]
     notes = Notes(
         subtitle=experiment.about,
@@ -307,6 +308,8 @@ def command(work: Work) -> str:
         words.append(f"--units {shlex.quote(join_units(options.units, work.experiment.units))}")
     if options.ranges is not None:
         words.append("--ranges '" + " ".join(f"[{low:g},{high:g})" for low, high in options.ranges) + "'")  # type: ignore[misc]
+    if options.tasks is not None:
+        words.append(f"--tasks {shlex.quote('; '.join(options.tasks))}")
     return " ".join(words)
 
 

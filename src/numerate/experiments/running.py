@@ -17,6 +17,7 @@ from numerate.devices import kind_of, listed_devices
 from numerate.experiments.catalogue import select
 from numerate.experiments.experiment import SIZES, Experiment, Options, ReportResult, Work
 from numerate.experiments.pages import command
+from numerate.experiments.task_choice import UnknownTask
 from numerate.results import Row, Store
 from numerate.train import Progress, train
 from numerate.train.backends import check
@@ -126,19 +127,27 @@ def complete_size(experiment: Experiment, options: Options, out: str | Path = "r
 def complete_work(experiment: Experiment, options: Options, out: str | Path = "results") -> Work:
     """The work of the largest size of which every run is finished.
 
-    If there is none: of the first of quick, paper and smoke with a finished run; of quick if nothing is finished.
+    If there is none: of the first of quick, paper and smoke with a finished run; of quick if nothing is finished. Sizes
+    without the tasks asked for do not count.
     """
     works: dict[str, Work] = {}
     begun: set[str] = set()
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
         for size in reversed(SIZES):
-            works[size] = work = experiment.work(replace(options, size=size))
+            try:
+                works[size] = work = experiment.work(replace(options, size=size))
+            except UnknownTask as error:
+                unknown = error
+                continue
             missing = len(store.missing(work.keys))
             if work.keys and not missing:
                 return work
             if missing < len(work.keys):
                 begun.add(size)
-    return works[next((size for size in ("quick", "paper", "smoke") if size in begun), "quick")]
+    if not works:
+        raise unknown
+    sizes = [size for size in ("quick", "paper", "smoke") if size in works]
+    return works[next((size for size in sizes if size in begun), sizes[0])]
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def resolve_units(units: Sequence[Unit], names: Collection[str]) -> tuple[Unit, 
     spellings = {_simple(name): name for name in names}
     resolved: list[Unit] = []
     for unit in units:
-        for part in _split(unit, spellings) if isinstance(unit, str) else [unit]:
+        for part in split_names(unit, lambda text: _find(text, spellings)) if isinstance(unit, str) else [unit]:
             name = _find(part, spellings) if isinstance(part, str) else None
             if name is None and not is_own(part):
                 allowed = ", ".join(names)
@@ -53,13 +53,13 @@ def join_units(units: Sequence[Unit], names: Collection[str]) -> str:
     return joined if resolve_units([joined], names) == paths else ";".join(paths)
 
 
-def _split(text: str, spellings: Mapping[str, str]) -> list[str]:
-    """The names in ``text``, from the left, each as long as one of ours allows."""
+def split_names(text: str, is_name: Callable[[str], object]) -> list[str]:
+    """The names in ``text``, separated by commas or semicolons; from the left, each as long as ``is_name`` allows."""
     names = []
     for group in text.split(";"):
         words = group.split(",")
         while words:
-            lengths = (n for n in range(len(words), 1, -1) if _find(",".join(words[:n]), spellings))
+            lengths = (n for n in range(len(words), 1, -1) if is_name(",".join(words[:n])))
             count = next(lengths, 1)
             names.append(",".join(words[:count]).strip())
             words = words[count:]

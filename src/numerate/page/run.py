@@ -172,12 +172,13 @@ def _repeats(site: Site, row: Row) -> str:
 
 
 def _narrowed(experiment: Any, options: Options, row: Row, labels: Mapping[str, Any]) -> Any:
-    """The work with as few seeds, units and ranges as still train this run."""
+    """The work with as few seeds, units, ranges and tasks as still train this run."""
     work = experiment.work(options)
     wishes: list[dict[str, Any]] = [
         {"seeds": row.seed + 1},
         {"units": (labels.get("unit"),)},
         {"ranges": (labels.get("range"),)},
+        {"tasks": (labels.get("task"),)},
     ]
     for wish in wishes:
         try:
