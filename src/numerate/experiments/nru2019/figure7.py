@@ -17,10 +17,16 @@ from numerate.tasks import Copying
 TOP = ("NRU", "JANET", "LSTM-chrono")
 EARLY = 5_000
 """Updates that count as the initial stages."""
+LATE = 25_000
+"""After these, the paper says, the other models' norms rise."""
 HIGHER = (
     "Significantly higher gradient norms for NRU during the initial stages (our test: no overlap of runs until {:,})."
 )
 DECLINE = "NRU's gradient norms decline after it has converged (our test: the last fifth of updates below the first)."
+RISE = (
+    f"JANET's and LSTM-chrono's gradient norms rise after about {LATE:,} updates (our test: in most runs the mean after "
+    f"them is higher than from {EARLY:,} to {LATE:,})."
+)
 
 
 def draw(rows: Sequence[Row], options: Options) -> Page:
@@ -39,25 +45,36 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
     return Page("NRU, Figure 7: gradient norms on the copying task", pictures=[Picture("norms", fig, caption)])
 
 
-def early_norms(series: Curves, until: int) -> np.ndarray:
-    """The mean norm of each run until an update."""
-    return series.values[:, (series.steps > 0) & (series.steps <= until)].mean(1)
+def mean_norms(series: Curves, after: int, until: int) -> np.ndarray:
+    """The mean norm of each run between two updates."""
+    return series.values[:, (series.steps > after) & (series.steps <= until)].mean(1)
+
+
+def rises(series: Sequence[Curves]) -> tuple[str, bool]:
+    """Of each unit, the runs whose norm is higher late than midway; whether they are most of each."""
+    last = int(max(group.steps[-1] for group in series))
+    higher = {s.name: mean_norms(s, LATE, last) > mean_norms(s, EARLY, LATE) for s in series}
+    says = ", ".join(f"in {runs.sum()} of {len(runs)} runs of {name}" for name, runs in higher.items())
+    return says, all(runs.mean() > 0.5 for runs in higher.values())
 
 
 def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
     series = {group.name: group for group in curves(rows, "gradient_norm")}
     if not all(name in series for name in TOP) or options.size == "smoke":
-        return [Claim(sentence.format(EARLY), "too little was run.") for sentence in (HIGHER, DECLINE)]
+        return [Claim(sentence.format(EARLY), "too little was run.") for sentence in (HIGHER, RISE, DECLINE)]
     until = min(EARLY, int(series["NRU"].steps[-1]))
-    early = {name: early_norms(series[name], until) for name in TOP}
+    early = {name: mean_norms(series[name], 0, until) for name in TOP}
     others = np.concatenate([early[name] for name in TOP[1:]])
     higher = True if early["NRU"].min() > others.max() else False if early["NRU"].max() < others.min() else None
     middle = series["NRU"].median[1:]
     fifth = max(1, len(middle) // 5)
     first, last = float(np.median(middle[:fifth])), float(np.median(middle[-fifth:]))
+    long_enough = options.as_published and series["NRU"].steps[-1] > LATE
+    risen = rises([series[name] for name in TOP[1:]]) if long_enough else ("too few updates", None)
     medians = ", ".join(f"{name} {np.median(values):.2g}" for name, values in early.items())
     return [
         Claim(HIGHER.format(until), f"medians {medians}.", higher),
+        Claim(RISE, f"{risen[0]}.", risen[1]),
         Claim(DECLINE, f"{first:.2g}, then {last:.2g}.", last < first if options.size == "paper" else None),
     ]
 

@@ -121,13 +121,14 @@ def picture(found: Ranking) -> Picture:
 
 def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
     found = Ranking.of(rows, options)
-    tasks, told = len(found.behind), found.complete and options.as_published
+    tasks = sum("NRU" in places for places in found.behind.values())
+    told = found.complete and options.as_published
     top = {k: {unit: found.top(unit, k) for unit in UNITS} for k in (1, 2)}
     first = max(top[1], key=lambda unit: top[1][unit])
     return [
         Claim(
             "NRU is among the best two on all seven tasks.",
-            f"on {top[2]['NRU']} of the {tasks} that were run.",
+            f"on {top[2]['NRU']} of the {tasks} that it was run on.",
             top[2]["NRU"] == tasks if told else None,
         ),
         Claim(
