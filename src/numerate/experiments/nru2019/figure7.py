@@ -24,8 +24,8 @@ HIGHER = (
 )
 DECLINE = "NRU's gradient norms decline after it has converged (our test: the last fifth of updates below the first)."
 RISE = (
-    f"JANET's and LSTM-chrono's gradient norms rise after about {LATE:,} updates (our test: in most runs the mean after "
-    f"them is higher than from {EARLY:,} to {LATE:,})."
+    f"JANET's and LSTM-chrono's gradient norms rise after about {LATE:,} updates (our test: in most runs the mean "
+    f"after them is higher than from {EARLY:,} to {LATE:,})."
 )
 
 
