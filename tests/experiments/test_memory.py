@@ -382,6 +382,14 @@ def test_costs_are_drawn_for_every_machine():
         assert min(stored.microseconds, stored.kilobytes) > 0
 
 
+def test_lines_that_end_together_share_a_label_and_diagonal_ones_never_do():
+    ends = {"LSTM": 2.0, "GRU": 2.02, "NRU": 2.04, "UR-LSTM": 2.03, "S5": 2.01, "EURNN": 9.0, "RNN": 1.0, "IRNN": 1.01}
+    found = [cost.Cost("a GPU", unit, length, 8, end, 2.0) for unit, end in ends.items() for length in (64, 256)]
+    (picture,) = cost.cost_pictures(found)
+    labels = {text.get_text() for text in picture.figure.axes[0].texts}
+    assert labels == {"S5", "EURNN", "RNN, IRNN", "LSTM, GRU, 2 more"}
+
+
 def test_the_benchmark_of_a_unit_that_there_is_not_is_rejected(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["memory", "--only", "FOO"])
     with pytest.raises(SystemExit) as stopped:

@@ -39,6 +39,7 @@ MARKERS = "osD^vPX<>ph*"
 KNOWN = ("NAU", "NMU", "iNALU", "NALU", "NAC+", "NAC•", "G-NALU", "NPU", "Real NPU")
 """Units that have the same colour and marker in every report."""
 
+FEWEST_COLUMNS = 4
 LONGEST_LABEL = 60
 """Characters of a label in a picture."""
 LONGEST_SIDE = 26
@@ -92,8 +93,11 @@ def style() -> Iterator[None]:
 
 
 def frame_cells(ax: Axes, units: Sequence[str], tasks: Sequence[str]) -> None:
-    """The axes of a picture that has a cell at (task, unit): units down, tasks across, names at the left and above."""
-    ax.set_xlim(-0.5, len(tasks) - 0.5)
+    """The axes of a picture that has a cell at (task, unit): units down, tasks across, names at the left and above.
+
+    Where there are few tasks, the place of others stays empty: no cell is as wide as the picture.
+    """
+    ax.set_xlim(-0.5, max(len(tasks), FEWEST_COLUMNS) - 0.5)
     ax.set_ylim(len(units) - 0.5, -0.5)
     ax.set_xticks(range(len(tasks)), [short(task).replace(", ", "\n") for task in tasks])
     ax.set_yticks(range(len(units)), [short(unit) for unit in units])

@@ -107,14 +107,33 @@ def _plot(ax: Axes, series: Mapping[str, list[tuple[int, float]]]) -> None:
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 5)
+    ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 9)
     ax.set_xlabel("steps of a sequence")
     low, high = np.log(ax.get_ylim())
-    names = sorted(ends, key=lambda unit: ends[unit])
-    places = _apart(np.log([ends[name] for name in names]), (high - low) / 29)
+    labels = _labels(ends, (high - low) / 29)
+    places = _apart(np.log([value for _, value, _ in labels]), (high - low) / 29)
     ax.set_ylim(*np.exp([min(low, places[0] - 0.02 * (high - low)), max(high, places[-1] + 0.02 * (high - low))]))
-    for name, place in zip(names, np.exp(places)):
-        ax.text(lengths[-1] * 1.25, place, short(name), color=_colour(name), fontsize=7.5, va="center")
+    for (name, _, colour), place in zip(labels, np.exp(places)):
+        ax.text(lengths[-1] * 1.25, place, name, color=colour, fontsize=7.5, va="center")
+
+
+def _labels(ends: Mapping[str, float], least: float) -> list[tuple[str, float, str]]:
+    """Text, value and colour of the names at the end of lines, from below.
+
+    Grey lines that end nearer to each other than ``least``, in logarithms, share a label: two names, and how many more.
+    """
+    bundles: list[list[str]] = []
+    for unit in sorted((unit for unit in ends if _colour(unit) == OTHERS), key=lambda unit: ends[unit]):
+        if bundles and np.log(ends[unit] / ends[bundles[-1][-1]]) < least:
+            bundles[-1].append(unit)
+        else:
+            bundles.append([unit])
+    labels = [(short(unit), ends[unit], _colour(unit)) for unit in ends if _colour(unit) != OTHERS]
+    for bundle in bundles:
+        known = sorted(bundle, key=list(UNITS).index)
+        text = ", ".join(map(short, known)) if len(known) <= 3 else f"{known[0]}, {known[1]}, {len(known) - 2} more"
+        labels.append((text, float(np.median([ends[unit] for unit in bundle])), OTHERS))
+    return sorted(labels, key=lambda label: label[1])
 
 
 def _plot_memory(ax: Axes, measured: Sequence[Cost]) -> None:

@@ -76,28 +76,33 @@ def standings_table(standing: Sequence[Standing]) -> TextTable:
 
 def cells_table(found: Sequence[Cell]) -> TextTable:
     """A line for each task and unit, the best first."""
-    placed = ranks(found)
+    placed, rates = ranks(found), sorted({rate for cell in found for rate in cell.rates})
     header = [
         "task", "unit", "place", "parameters", "best rate", "solved at it", "median updates to solve",
-        "median test error", "diverged", "solved at each rate",
+        "median test error", "diverged", f"solved at {', '.join(f'{rate:g}' for rate in rates)}",
     ]  # fmt: skip
     lines = []
     for task, places in placed.items():
         own = {cell.unit: cell for cell in found if cell.task == task}
         for unit in sorted(places, key=lambda name: places[name]):
-            lines.append([task, unit, f"{places[unit]:g}", *_numbers(own[unit])])
+            lines.append([task, unit, f"{places[unit]:g}", *_numbers(own[unit], rates)])
     return TextTable("Every task and unit", header, lines)
 
 
-def _numbers(cell: Cell) -> list[str]:
-    rates = ", ".join(f"{rate:g}: {solved} of {runs}" for rate, (solved, runs) in sorted(cell.rates.items()))
+def _numbers(cell: Cell, rates: Sequence[float]) -> list[str]:
+    """Solved runs of each rate with their number, ``5, 5, 4 of 5``; the number of each where they differ."""
+    counts = [cell.rates.get(rate, (0, 0)) for rate in rates]
+    if len(runs := {total for _, total in counts}) == 1:
+        at_rates = f"{', '.join(str(solved) for solved, _ in counts)} of {min(runs)}"
+    else:
+        at_rates = ", ".join(f"{solved} of {total}" for solved, total in counts)
     success = cell.success
     solved = percent_interval(success.value or 0.0, success.low or 0.0, success.high or 1.0) if cell.solvable else "–"
     time = _interval(cell.time, thousands) if cell.solvable else "–"
     error = _interval(cell.error, "{:.3f}".format) + (" bits" if cell.task == BITS else "")
     if cell.solvable and not claims.solves(cell):
         error += f", {left(cell):.0%} of guessing"
-    return [f"{cell.parameters:,}", f"{cell.rate:g}", solved, time, error, str(cell.diverged), rates]
+    return [f"{cell.parameters:,}", f"{cell.rate:g}", solved, time, error, str(cell.diverged), at_rates]
 
 
 def _interval(value: Estimate, text: Callable[[float], str]) -> str:
