@@ -15,9 +15,9 @@ from numerate.report.metrics import Measured, arithmetic
 from numerate.results import Row
 from numerate.stats import Estimate, median
 from numerate.tasks.task import Split, Task
-from numerate.train import Training, stack
+from numerate.train import Penalty, Training, stack
 from numerate.train.specification import Factory
-from numerate.units import NAU, NSR
+from numerate.units import NAU, NSR, Ramp, penalty
 
 EXAMPLES = 500
 """On which a stored run is judged once more."""
@@ -34,6 +34,19 @@ ROUNDED = replace(
     meaning="The same with decisions of the NSR rounded to 0 or 1 and weights of the NAUs to −1, 0 or 1, wherever the "
     "validation error is not worse.",
 )  # fmt: skip
+
+
+PATHS = (1, 10)
+"""Redundancy of the NSR in the experiments that have it beside NAUs."""
+
+
+def named(paths: int) -> str:
+    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
+
+
+def sparsity(steps: int) -> tuple[Penalty, ...]:
+    """The NAUs' penalty, in the second half of training."""
+    return (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
 
 
 class Branch(nn.Module):

@@ -5,7 +5,7 @@ from functools import partial
 
 from numerate.experiments.experiment import Experiment, Options
 from numerate.experiments.pages import comparison_page
-from numerate.experiments.primer2022.deciding import Branch, at_least
+from numerate.experiments.primer2022.deciding import PATHS, Branch, at_least, named, sparsity
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
 from numerate.experiments.unit_choice import choose_recipes
@@ -16,12 +16,11 @@ from numerate.results import Row
 from numerate.stats import Estimate, wilson
 from numerate.tasks import Piecewise
 from numerate.tasks.decisions import PIECES
-from numerate.train import Adam, Penalty, Training
-from numerate.units import MLP, Ramp, penalty
+from numerate.train import Adam, Training
+from numerate.units import MLP
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
 SCALE = 10.0
-PATHS = (1, 10)
 FAR = {"smoke": (100.0,), "quick": (10.0, 100.0, 1000.0), "paper": (10.0, 100.0, 1000.0, 10_000.0)}
 """Sizes of the inputs in the test, in place of 10."""
 LEARNT, FAILED = 0.5, 0.1
@@ -29,14 +28,8 @@ LEARNT, FAILED = 0.5, 0.1
 TITLES = {"distance": "|x₁ − x₂|, continuous", "jump": "x₁ + x₂ or x₁ − x₂, with a jump"}
 
 
-def named(paths: int) -> str:
-    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
-
-
 def recipes(steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half."""
-    sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    ours = {named(p): Recipe(partial(Branch, paths=p, scale=SCALE), Adam(1e-2), sparse) for p in PATHS}
+    ours = {named(p): Recipe(partial(Branch, paths=p, scale=SCALE), Adam(1e-2), sparsity(steps)) for p in PATHS}
     return {**ours, "MLP": Recipe(partial(MLP, hidden=(16,), activation="relu"), Adam(1e-2))}
 
 

@@ -9,6 +9,7 @@ from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import (
     ACCURACY,
+    PATHS,
     RIGHT,
     ROUNDED,
     Fold,
@@ -16,7 +17,9 @@ from numerate.experiments.primer2022.deciding import (
     accuracies,
     all_hold,
     at_least,
+    named,
     retested,
+    sparsity,
 )
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.remarks import about, reasons
@@ -26,11 +29,9 @@ from numerate.report.text import percent
 from numerate.results import Row
 from numerate.stats import Estimate
 from numerate.tasks import Count, Minimum
-from numerate.train import Adam, Penalty, Training
-from numerate.units import Ramp, penalty
+from numerate.train import Adam, Training
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
-PATHS = (1, 10)
 LENGTHS = {"smoke": (5, 20), "quick": (5, 20, 100, 500), "paper": (5, 20, 100, 500, 1000)}
 SIZES = (10, 100, 1000)
 """Numbers in the test are below these."""
@@ -61,14 +62,8 @@ KINDS = {
 }
 
 
-def named(paths: int) -> str:
-    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
-
-
 def recipes(name: str, steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half."""
-    sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    return {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    return {named(p): Recipe(partial(KINDS[name].model, paths=p), Adam(1e-2), sparsity(steps)) for p in PATHS}
 
 
 def trainings(name: str, options: Options) -> list[Training]:

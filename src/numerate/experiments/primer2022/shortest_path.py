@@ -11,12 +11,15 @@ from numerate.experiments.experiment import Experiment, Options, Work
 from numerate.experiments.pages import comparison_page
 from numerate.experiments.primer2022.deciding import (
     ACCURACY,
+    PATHS,
     RIGHT,
     ROUNDED,
     Relax,
     accuracies,
     at_least,
     kept_rounded,
+    named,
+    sparsity,
     validation_error,
 )
 from numerate.experiments.recipe import Recipe
@@ -29,27 +32,19 @@ from numerate.stats import wilson
 from numerate.streams import Domain, uniform
 from numerate.tasks import Relaxation
 from numerate.tasks.task import TEST_SEED
-from numerate.train import Adam, Penalty, Training
-from numerate.units import Ramp, penalty
+from numerate.train import Adam, Training
 
 STEPS = {"smoke": 500, "quick": 20_000, "paper": 100_000}
 NODES = {"smoke": (5,), "quick": (5, 10, 20), "paper": (5, 10, 20, 40)}
 GRAPHS = {"smoke": 2, "quick": 10, "paper": 50}
 WEIGHTS = (10, 100)
 """Largest weight of an edge in the test; in training it is 10."""
-PATHS = (1, 10)
 FAILED = 0.1
 """The algorithm is not found if less than this share of the runs finds it."""
 
 
-def named(paths: int) -> str:
-    return "NSR + NAU" if paths == 1 else f"NSR + NAU, {paths} paths"
-
-
 def recipes(steps: int) -> dict[str, Recipe]:
-    """The NAUs' sparsity penalty comes in the second half."""
-    sparse = (Penalty(penalty, Ramp(0.01, steps // 2, 3 * steps // 4)),)
-    return {named(p): Recipe(partial(Relax, paths=p), Adam(1e-2), sparse) for p in PATHS}
+    return {named(p): Recipe(partial(Relax, paths=p), Adam(1e-2), sparsity(steps)) for p in PATHS}
 
 
 def placed(own: Recipe) -> Recipe:
