@@ -82,11 +82,24 @@ def test_units_have_the_printed_numbers_of_parameters():
 
     copying = count(nru_units.copying_layers(120), 10, 9)
     assert all(abs(n / 23_500 - 1) < 0.02 for name, n in copying.items() if name not in nru_units.FREE)
+    assert [copying[name] for name in ("NRU", *nru_units.OTHER_NRU)] == [23_569, 23_501, 23_377]
     pixels = count(nru_units.pixel_layers(), 1, 10)
     assert (pixels["NRU"], pixels["EURNN"]) == (165_554, 17_418)
     assert all(abs(n / 165_000 - 1) < 0.01 for name, n in pixels.items() if name not in nru_units.FREE)
     text = count(nru_units.text_layers(), 50, 50)
     assert all(abs(n / 2.15e6 - 1) < 0.01 for name, n in text.items() if name not in nru_units.FREE)
+
+
+def test_a_larger_memory_joins_by_name_and_is_that_of_the_paper_on_stability():
+    figure4, stability = select(["nru2019/figure4"])[0], select(["nru2019/stability"])[0]
+    units = ("NRU,NRU, memory 144",)
+    assert {t.labels["unit"] for t in figure4.work(Options("paper", units=units)).trainings} == {
+        "NRU",
+        "NRU, memory 144",
+    }
+    copying = select(["nru2019/figure1"])[0].work(Options("paper", units=units, tasks=("copying, T = 100",)))
+    (large,) = (t for t in stability.work(PAPER).trainings if t.labels["unit"] == sanity.LARGE)
+    assert set(large.run_keys()) < set(copying.keys)
 
 
 def test_gradients_are_clipped_but_for_eurnn_and_goru():

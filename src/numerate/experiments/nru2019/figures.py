@@ -18,7 +18,7 @@ from numerate.experiments.nru2019.runs import (
     title,
     trainings,
 )
-from numerate.experiments.nru2019.units import UNITS
+from numerate.experiments.nru2019.units import OTHER_NRU, UNITS
 from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
 from numerate.report import Claim, Page
@@ -112,7 +112,7 @@ def experiment(figure: str, heading: str, tasks: Sequence[RecallTask], show: Cal
         about=about("nru2019", figure),
         reasons=reasons("nru2019", "recall", *(["variable"] if figure in ("figure2", "figure3") else [])),
         quick_reasons=reasons("nru2019", "recall-quick"),
-        units=UNITS,
+        units=(*UNITS, *OTHER_NRU),
     )
 
 

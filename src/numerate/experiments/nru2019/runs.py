@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from numerate.experiments.experiment import Options
 from numerate.experiments.guessing import guessing
-from numerate.experiments.nru2019.units import UNITS, copying_layers, recipes
+from numerate.experiments.nru2019.units import OTHER_NRU, UNITS, copying_layers, recipes
 from numerate.experiments.recipe import Recipe
 from numerate.experiments.unit_choice import choose_recipes
 from numerate.report import Picture, TextTable
@@ -67,7 +67,8 @@ def sized(tasks: Sequence[RecallTask], options: Options) -> list[RecallTask]:
 
 def chosen(options: Options, task: RecallTask, units: Sequence[str] = UNITS) -> dict[str, Recipe]:
     """The recipes of the units asked for; T_max is the length of the sequence."""
-    known = {name: recipe for name, recipe in recipes(copying_layers(task.length + 20)).items() if name in units}
+    layers, offered = copying_layers(task.length + 20), (*units, *OTHER_NRU)
+    known = {name: recipe for name, recipe in recipes(layers).items() if name in offered}
     default = {"smoke": ("NRU", "LSTM"), "quick": QUICK, "paper": units}[options.size]
     return choose_recipes(options.units, known, default=[name for name in default if name in known])
 

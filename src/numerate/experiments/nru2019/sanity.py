@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from numerate.experiments.nru2019.units import copying_layers, recipes
 from numerate.experiments.nru2019.verdicts import shown
 from numerate.experiments.pages import picture_page
 from numerate.experiments.remarks import about, reasons
-from numerate.recurrent import NRU
 from numerate.report import Claim, Page, Picture, TextTable
 from numerate.report.figures import style
 from numerate.report.learning import curves, grouped, headroom, legend, panels, plot_curves
@@ -51,7 +49,7 @@ def stability_trainings(options: Options) -> list[NetworkTraining]:
         labels = {"unit": f"T = {steps}", "part": "random labels", "task": f"random labels, T = {steps}"}
         found.append(training(nru, task, options, labels, UPDATES[options.size]))
     if options.size == "paper":  # as long as it takes to be solved
-        large = recipes({LARGE: partial(NRU, hidden_size=28, memory_size=144, heads=4)})[LARGE]
+        large = recipes({LARGE: copying_layers(120)["NRU, memory 144"]})[LARGE]
         for name, recipe in {SMALL: nru, LARGE: large}.items():
             labels = {"unit": name, "part": "memory", "task": title(Copying(100))}
             found.append(training(recipe, Copying(100), options, labels, LONG[options.size]))

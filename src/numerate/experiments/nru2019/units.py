@@ -14,6 +14,8 @@ from numerate.recurrent import EURNN, GORU, GRU, JANET, LSTM, NRU, RNN, Recurren
 from numerate.train import Adam
 
 UNITS = ("NRU", "JANET", "LSTM-chrono", "GRU", "LSTM", "EURNN", "GORU", "RNN-orth", "RNN-id", "SRU")
+OTHER_NRU = ("NRU, memory 81", "NRU, memory 144")
+"""NRU of as many parameters with a larger memory and fewer hidden units; the paper does not print which it has."""
 FREE = ("EURNN", "GORU")
 """Units whose gradients are not clipped."""
 
@@ -35,6 +37,8 @@ def copying_layers(longest: int) -> Layers:
         "RNN-orth": partial(ORTHOGONAL, hidden_size=143),
         "RNN-id": partial(IDENTITY, hidden_size=143),
         "SRU": partial(StatisticalRU, hidden_size=55, statistics_size=48, summary_size=32),
+        "NRU, memory 81": partial(NRU, hidden_size=68, memory_size=81, heads=4),
+        "NRU, memory 144": partial(NRU, hidden_size=28, memory_size=144, heads=4),
     }
 
 
