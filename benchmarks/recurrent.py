@@ -44,14 +44,15 @@ class Setting:
 
 LONG = Setting(16_384, 8, 1, 200, 256, 3)  # for the modern layers alone
 FLASHRNN = Setting(1024, 16, 768, 768, 256, 5)  # of its paper's figures, for what it has
-CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40), LONG)
+WIDE = Setting(120, 10, 10, 1024, 256, 5)  # of the EURNN in the NRU paper's copying tasks
+CPU = (Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 40), LONG, WIDE)
 CUDA = (
     Setting(784, 100, 1, 200, 256, 5), Setting(120, 10, 10, 80, 64, 20), Setting(784, 100, 1, 512, 256, 5),
-    LONG, FLASHRNN,
+    LONG, FLASHRNN, WIDE,
 )  # fmt: skip
 ALWAYS = ("LSTM", "CLSTM", "ULSTM", "RLSTM", "URLSTM", "GRU", "CGRU", "UGRU", "RGRU", "URGRU", "JANET", "NRU")
 MODERN = ("SLSTM", "LMU", "MinGRU", "MinLSTM", "LRU", "S4D", "S5", "S6")
-ALONE = {LONG: MODERN, FLASHRNN: ("LSTM", "GRU", "SLSTM")}
+ALONE = {LONG: MODERN, FLASHRNN: ("LSTM", "GRU", "SLSTM"), WIDE: ("EURNN",)}
 """Settings at which only these layers are measured."""
 ON_CUDA = ("OLSTM", "OMLSTM")  # whose blocks wait for each other twice a step
 BY_CUDNN = ("LSTM", "ULSTM", "GRU")  # also measured with torch's operation, which they can take
@@ -148,6 +149,9 @@ def ways(name: str, setting: Setting, x: Tensor, plain: bool) -> dict[str, Run]:
     if isinstance(model, recurrent.Recurrent):
         if plain:
             found[f"{name}, plain"] = _plainly(found[name])
+        if name == "EURNN":
+            matrix = recurrent.EURNN(setting.inputs, width(name, setting), dense=True).to(x.device, x.dtype)
+            found["EURNN, multiplied out"] = trial(matrix, x)
         if x.is_cuda and name in BY_CUDNN:
             found[f"{name} by cuDNN"] = _by_cudnn(found[name])
     return found

@@ -48,6 +48,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"output_sees_input": True, "append_input": True, "activation": "tanh"},
     ],
     "EURNN": [
+        {"dense": True},
         {"dense": False},
         {"complex": True, "eps": 0.01},
         {"complex": True, "dense": False},

@@ -7,6 +7,7 @@ import torch
 from layer_results import results
 
 from numerate.recurrent import (
+    EURNN,
     GRU,
     JANET,
     LSTM,
@@ -47,6 +48,11 @@ LAYERS: dict[str, tuple[type[CellLayer], int, dict[str, Any]]] = {
     "SRU": (StatisticalRU, 40, {"statistics_size": 48, "summary_size": 32}),
     "SRU of psMNIST": (StatisticalRU, 80, {"statistics_size": 200, "summary_size": 64, "learn_scales": True}),
     "SRU in two directions": (StatisticalRU, 40, {"activation": "tanh", "bidirectional": True, "append_input": True}),
+    "EURNN": (EURNN, 1024, {"eps": 0.01}),
+    "EURNN 2048": (EURNN, 2048, {}),
+    "EURNN in two directions": (EURNN, 64, {"bidirectional": True}),
+    "EURNN, multiplied out": (EURNN, 128, {"dense": True}),
+    "EURNN too large for the registers": (EURNN, 4096, {}),
     "NRU too large for the registers": (NRU, 1229, {"memory_size": 256, "heads": 4, "head_inputs": "xhm"}),
 }
 
@@ -89,6 +95,7 @@ ALSO: dict[tuple[torch.dtype, bool], list[str]] = {  # beside all in float32: ty
         "NRU 1229, ReLU",
         "SRU",
         "SRU in two directions",
+        "EURNN",
     ],
     (torch.bfloat16, False): [
         "UR-LSTM",
@@ -100,6 +107,7 @@ ALSO: dict[tuple[torch.dtype, bool], list[str]] = {  # beside all in float32: ty
         "NRU 512",
         "NRU, ReLU",
         "SRU",
+        "EURNN",
     ],
     (torch.bfloat16, True): ["UR-LSTM in one block", "NRU in one block"],
     (torch.float16, False): ["UR-LSTM in one block", "NRU"],

@@ -48,7 +48,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     **{name: [{"timescale": 20}] for name in ("CLSTM", "CGRU")},
     **{gate + base: [{"downsize": 2}] for gate in ("OM", "UM") for base in ("LSTM", "GRU")},
     **{name: [{}] for name in ("OLSTM", "ORLSTM", "ULSTM", "RLSTM", "URLSTM", "OGRU", "ORGRU", "UGRU", "RGRU")},
-    **{name: [{}] for name in ("JANET", "UGRNN", "EURNN", "GORU")},
+    **{name: [{}] for name in ("JANET", "UGRNN", "GORU")},
+    "EURNN": [{}, {"dense": True}, {"dense": False, "eps": 0.1}, {"hidden": 2}, {"hidden": 64}],  # 64: several vectors
 }
 CASES = [pytest.param(name, options, id=f"{name}{options or ''}") for name in OPTIONS for options in OPTIONS[name]]
 

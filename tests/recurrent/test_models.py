@@ -47,6 +47,7 @@ LAYERS: dict[str, Callable[[], CellLayer]] = {
     "UR-LSTM": lambda: URLSTM(SIZE, 20),
     "GORU": lambda: GORU(SIZE, 16),
     "EURNN": lambda: EURNN(SIZE, 16),
+    "EURNN, multiplied out": lambda: EURNN(SIZE, 16, dense=True),
     "RNN with layer norm": lambda: RNN(SIZE, 20, layer_norm=True),
     "sLSTM": lambda: SLSTM(SIZE, 20),
     "LMU": lambda: LMU(SIZE, 12, memory_size=6, theta=STEPS),

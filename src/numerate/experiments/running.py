@@ -132,12 +132,13 @@ def complete_work(experiment: Experiment, options: Options, out: str | Path = "r
     """
     works: dict[str, Work] = {}
     begun: set[str] = set()
+    unknown: list[UnknownTask] = []
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
         for size in reversed(SIZES):
             try:
                 works[size] = work = experiment.work(replace(options, size=size))
             except UnknownTask as error:
-                unknown = error
+                unknown.append(error)
                 continue
             missing = len(store.missing(work.keys))
             if work.keys and not missing:
@@ -145,7 +146,7 @@ def complete_work(experiment: Experiment, options: Options, out: str | Path = "r
             if missing < len(work.keys):
                 begun.add(size)
     if not works:
-        raise unknown
+        raise unknown[-1]
     sizes = [size for size in ("quick", "paper", "smoke") if size in works]
     return works[next((size for size in sizes if size in begun), sizes[0])]
 

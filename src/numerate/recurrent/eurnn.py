@@ -7,9 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numerate.loops.timeloops.timeloop import SequenceLoop
 from numerate.recurrent import init, rotation
 from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parameters, linear
 from numerate.recurrent.layer import CellLayer
+from numerate.recurrent.rotation_loops.cpu import RotationLoop
+from numerate.recurrent.rotation_loops.cuda import CudaRotationLoop
+from numerate.recurrent.rotation_loops.sizes import RotationSizes
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -24,14 +28,15 @@ class EURNNCell(ColumnCell):
         complex: Whether F is unitary and h complex.
         capacity: L, for the tunable style: F is L levels of rotations of neighbouring units, for any H; L = H reaches
             all rotations.
-        dense: Multiply F out once per sequence; else each step rotates level by level, O(H log H) or O(H L).
+        dense: Multiply F out once per sequence; else each step rotates level by level, O(H log H) or O(H L). By default
+            compiled loops of the real FFT style rotate, and all others and plain steps multiply F out.
         eps: Added to \|v\| in modReLU, and with ``complex`` to the modulus it divides by (the authors' code: 0.01).
         bias: Whether the input map has a bias; the authors' has none.
     """
 
     complex: bool = False
     capacity: int | None = None
-    dense: bool = True
+    dense: bool | None = None
     eps: float = 0.0
     bias: bool = False
     recurrent_bias: bool | None = field(default=None, init=False)
@@ -45,7 +50,19 @@ class EURNNCell(ColumnCell):
 
     @property
     def form(self) -> Form:
-        return "elementwise" if self.dense and not self.complex else "general"
+        return "elementwise" if self.multiplied_out and not self.complex else "general"
+
+    @property
+    def multiplied_out(self) -> bool:
+        """Whether plain steps have F as a matrix."""
+        return self.dense is not False
+
+    @property
+    def rotation_sizes(self) -> RotationSizes | None:
+        """What the compiled loops that rotate level by level are made for; None if F is multiplied out in them."""
+        if self.complex or self.dense or self.capacity is not None:
+            return None
+        return RotationSizes(self.hidden_size, self.hidden_size, 1, 1, self.eps)
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -96,7 +113,23 @@ class EURNNCell(ColumnCell):
         return (p["modrelu_bias"],)
 
     def prepare(self, p: Parts) -> Parts:
-        return super().prepare(p) if self.dense else {**p, "extras": self.extras(p)}
+        return super().prepare(p) if self.multiplied_out else {**p, "extras": self.extras(p)}
+
+    def native_loop(self, device: torch.device, dtype: torch.dtype) -> SequenceLoop | None:
+        sizes = self.rotation_sizes
+        if sizes is None:
+            return super().native_loop(device, dtype)
+        if device.type == "cuda":
+            return CudaRotationLoop(sizes, dtype, device)
+        return RotationLoop(sizes, torch.float64 if dtype == torch.float64 else torch.float32)
+
+    def loop_operands(self, p: Parts) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return super().loop_operands(p) if self.rotation_sizes is None else (p["modrelu_bias"], (p["angle"],))
+
+    def prepared_with(self, p: Parts, weight: Tensor, extras: tuple[Tensor, ...]) -> Parts:
+        if self.rotation_sizes is None:
+            return super().prepared_with(p, weight, extras)
+        return self.prepare({**p, "modrelu_bias": weight, "angle": extras[0]})
 
     def activate(self, gx: Tensor, gh: Tensor, state: State, extras: tuple[Tensor, ...]) -> State:
         v = gx + gh
@@ -105,7 +138,7 @@ class EURNNCell(ColumnCell):
         return rotation.mod_relu_complex(*v.chunk(2, -1), *extras, eps=self.eps)
 
     def step(self, gx: Tensor, state: State, p: Parts) -> tuple[Tensor, State]:
-        gh = F.linear(torch.cat(state, -1), p["recurrent_weight"]) if self.dense else self.rotated(state, p)
+        gh = F.linear(torch.cat(state, -1), p["recurrent_weight"]) if self.multiplied_out else self.rotated(state, p)
         new = self.activate(gx, gh, state, p["extras"])
         return new[0], new
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from numerate.loops.timeloops.cuda_timeloop import (
     STORAGE,
+    device_file,
     kernel_source,
     products_as_cudnn,
     steps_and_rows,
@@ -72,7 +73,7 @@ class CudaStatisticalLoop:
             "PACKED": int(packed),
         }  # fmt: skip
         kernel = Path(__file__).with_name("statistical_loop.cuh").read_text()
-        return kernel_source(STORAGE[self.dtype], direction, constants, kernel)
+        return kernel_source(STORAGE[self.dtype], direction, constants, device_file("own_row.cuh"), kernel)
 
     def kernel(self, direction: str, packed: bool) -> Any:
         if (direction, packed) not in self._kernels:
