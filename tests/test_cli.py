@@ -322,7 +322,7 @@ def test_lists_name_units_tasks_and_experiments(numerate):
         (["run", "zoo", "discover", "--units", "NAU"], "discover has no choice of units"),
         (["run", "memory", "--tasks", "nosuch"], "allowed are parity; counting mod 3; selective copying, T = 16"),
         (["run", "memory", "--tasks", ""], "no tasks are named; leave --tasks out for all"),
-        (["run", "primer2022/table9", "--tasks", "parity"], "primer2022/table9 has no choice of tasks"),
+        (["run", "primer2022/table9", "--tasks", "parity"], "primer2022/table9 at size quick has no choice of tasks"),
         (["run", "primer2022/table9", "--threads", "0"], "threads must be at least 1, got 0"),
         (["run", "primer2022/table9", "--threads", "-1"], "threads must be at least 1, got -1"),
         (["run", "primer2022/table9", "--seeds", "10000000000"], "seeds must be at least 1 and at most 100,000"),

@@ -273,6 +273,20 @@ def held(rows, options=PAPER):
     return [claim.holds for claim in claims.both(rows, options)]
 
 
+@pytest.fixture
+def three_tasks(monkeypatch: pytest.MonkeyPatch):
+    """The comparison has no more tasks than those of :func:`of_both`."""
+    titles = ("copying, T = 100", "parity", "selective copying, T = 100")
+    places = [place for place in runs.paper() if place.title in titles]
+    monkeypatch.setitem(runs.PLACES, "paper", lambda: places)
+
+
+def test_runs_of_some_tasks_refute_claims_on_all_and_show_none():
+    assert held(of_both()) == [True, True, None, None, None, None]
+    assert held(of_both(nru=950))[2] is False
+
+
+@pytest.mark.usefixtures("three_tasks")
 def test_claims_hold_where_runs_say_so_and_fail_where_they_do_not():
     assert held(of_both()) == [True, True, True, True, True, None]
     assert held(of_both(linear=900))[0] is False

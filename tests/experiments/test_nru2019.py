@@ -234,6 +234,22 @@ def test_the_other_norms_rise_if_most_runs_of_both_have_more_after_25_000_update
     assert (risen.holds, risen.ours) == (True, "in 2 of 3 runs of JANET, in 3 of 3 runs of LSTM-chrono.")
     assert (fallen.holds, fallen.ours) == (False, "in 1 of 3 runs of JANET, in 3 of 3 runs of LSTM-chrono.")
     assert figure7.claims(both, QUICK)[1].holds is None
+    for steps, holds in ((50_000, True), (20_000, None)):  # --steps
+        some = [replace(row, curves={k: v[: 1 + steps // 500] for k, v in row.curves.items()}) for row in both]
+        assert figure7.claims(some, replace(PAPER, steps=steps))[1].holds is holds
+
+
+def test_a_run_that_diverges_has_no_norm_that_rises():
+    flat, gone = (
+        known("JANET", Copying(100), [None] * 2),
+        known("JANET", Copying(100), [None] * 2, status="diverged"),
+    )
+    beside = [*known("NRU", Copying(100), [16_000] * 2), *known("LSTM-chrono", Copying(100), [None] * 3)]
+    risen = figure7.claims([*beside, *flat, *gone], PAPER)[1]
+    assert (risen.holds, risen.ours) == (
+        False, "in 0 of 2 runs of JANET (2 more diverged), in 0 of 3 runs of LSTM-chrono."
+    )  # fmt: skip
+    assert figure7.claims([*beside, *gone], PAPER)[1].holds is None
 
 
 def test_the_memory_changes_as_the_layer_says():

@@ -21,12 +21,15 @@ TITLES = ("copying, T = 100", "selective copying, T = 100", "parity", "copying, 
     ],
 )
 def test_a_task_goes_by_its_title_or_by_what_stands_before_its_comma(typed, tasks):
-    assert resolve_tasks(typed, TITLES) == tasks
+    assert resolve_tasks(typed, TITLES, "memory at size paper") == tasks
 
 
 def test_other_tasks_are_refused_and_the_known_ones_named():
-    with pytest.raises(ValueError, match=r"task 'adding' is not .*; allowed are copying, T = 100; selective copying"):
-        resolve_tasks(["parity, adding"], TITLES)
+    with pytest.raises(
+        ValueError,
+        match=r"task 'adding' is not part of memory at size paper; allowed are copying, T = 100; selective copying",
+    ):
+        resolve_tasks(["parity, adding"], TITLES, "memory at size paper")
     with pytest.raises(ValueError, match="no tasks are named"):
         Options(tasks=(" ; ",))
 
@@ -59,11 +62,37 @@ def test_a_report_without_a_size_passes_over_sizes_that_lack_the_task(tmp_path):
     size = complete_work(memory, Options(units=("LSTM",), tasks=("copying, T = 12",)), tmp_path).options.size
     assert size == "smoke"
     assert complete_work(memory, Options(tasks=("counting mod 5",)), tmp_path).options.size == "paper"
-    with pytest.raises(ValueError, match="task 'nosuch' is not part"):
+    with pytest.raises(ValueError, match="task 'nosuch' is not part of memory at size paper"):
         complete_work(memory, Options(tasks=("nosuch",)), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["primer2022/table9", "ur2020/table4"])
 def test_an_experiment_of_one_task_has_no_choice(name):
-    with pytest.raises(ValueError, match=f"{name} has no choice of tasks at this size; leave --tasks out"):
+    with pytest.raises(ValueError, match=f"{name} at size quick has no choice of tasks; leave --tasks out"):
         experiments()[name].work(Options(tasks=("parity",)))
+
+
+def test_the_only_task_may_be_named():
+    (figure1,) = select(["nru2019/figure1"])
+    assert figure1.work(Options(tasks=("copying, T = 100",))).keys == figure1.work(Options()).keys
+
+
+def test_tasks_and_units_are_chosen_together():
+    """The units of this table have tasks of their own: those of an LSTM, and of a GRU."""
+    (table5,) = select(["ur2020/table5"])
+    work = table5.work(Options(units=("UR-GRU",), tasks=("sCIFAR",)))
+    assert {t.labels["unit"] for t in work.trainings} == {"UR-GRU"}
+    assert all("sCIFAR" in str(t.labels["task"]) for t in work.trainings)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (Options("quick", tasks=("adding",)), "adding"),
+        (Options("paper", tasks=("adding",)), "adding"),
+        (Options("smoke", tasks=("copying",)), "copying"),
+    ],
+)
+def test_some_tasks_are_compared_with_the_same_of_the_published_size(options, kind):
+    published = select(["memory"])[0].work(options).published
+    assert {str(t.labels["task"]).partition(",")[0] for t in published} == {kind}

@@ -482,10 +482,20 @@ def test_the_angles_of_the_eurnn_fit_into_registers(hidden: int, direction: str,
     assert "0 bytes spill stores, 0 bytes spill loads" in said_about(loop.source(direction, packed))
 
 
+def test_without_a_compiler_no_loop_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_there(device: torch.device) -> int:
+        raise native.NoCompiler("no compiler")
+
+    monkeypatch.setattr(nvrtc, "shared_memory", none_there)
+    for layer in (EURNN(1, 16), StatisticalRU(1, 8, statistics_size=8, summary_size=4)):
+        with pytest.raises(native.NoCompiler):
+            host_steps(layer, torch.float32)
+
+
 def test_what_a_gpu_cannot_do_is_refused() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(NotLowered, match="more than 2048 units"):
-        host_steps(EURNN(1, 4096), torch.float32)
+        host_steps(EURNN(1, 4096, dense=False), torch.float32)
     ordered = OLSTM(3, 8).cell
     assert isinstance(ordered, ColumnCell)
     with pytest.raises(NotLowered, match="along the units"):

@@ -52,7 +52,7 @@ LAYERS: dict[str, tuple[type[CellLayer], int, dict[str, Any]]] = {
     "EURNN 2048": (EURNN, 2048, {}),
     "EURNN in two directions": (EURNN, 64, {"bidirectional": True}),
     "EURNN, multiplied out": (EURNN, 128, {"dense": True}),
-    "EURNN too large for the registers": (EURNN, 4096, {}),
+    "EURNN too large for the registers": (EURNN, 4096, {"dense": False}),
     "NRU too large for the registers": (NRU, 1229, {"memory_size": 256, "heads": 4, "head_inputs": "xhm"}),
 }
 

@@ -18,6 +18,7 @@ from numerate.recurrent.rotation import (
     rotate_neighbours,
     rotation_matrix,
 )
+from numerate.recurrent.rotation_loops import sizes
 
 f64 = torch.float64
 
@@ -127,6 +128,24 @@ def test_rotating_level_by_level_is_the_dense_product(layer, options):
         gradients.append([p.grad for p in model.parameters()])
     torch.testing.assert_close(one(x), two(x))
     torch.testing.assert_close(*gradients)
+
+
+def test_a_loop_that_rotates_stays_where_its_tensors_are():
+    layer, x = EURNN(3, 16), torch.randn(20, 2, 3)
+    expected = layer(x)[0]
+    sizes._pairs.cache_clear()
+    sizes._units.cache_clear()
+    with torch.device("meta"):
+        assert torch.equal(layer(x)[0], expected)
+
+
+@pytest.mark.parametrize(("dense", "rotates"), [(None, True), (False, True), (0, True), (True, False), (1, False)])
+def test_dense_says_whether_loops_rotate(dense, rotates):
+    cell = EURNN(3, 16, dense=dense).cell
+    assert isinstance(cell, EURNNCell)
+    assert (cell.rotation_sizes is not None) == rotates
+    assert cell.multiplied_out == (dense is None or bool(dense))
+    assert EURNNCell(3, 4096).rotation_sizes is None  # a GPU's block has no room for the angles
 
 
 def test_complex_recurrence_is_that_of_complex_numbers():

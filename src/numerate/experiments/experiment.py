@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from numerate.experiments.task_choice import UnknownTask, on_tasks, resolve_tasks, titles
+from numerate.experiments.task_choice import UnknownTask, counterparts, on_tasks, resolve_tasks, titles
 from numerate.experiments.unit_choice import is_own, resolve_units
 from numerate.published import show_range
 from numerate.results import Key, Row
@@ -129,10 +129,11 @@ class Experiment:
             options = replace(options, units=resolve_units(options.units, self.units))
         trainings = self.trainings(options)
         if options.tasks is not None:
-            if not (known := titles(trainings)):
-                raise UnknownTask(f"{self.id} has no choice of tasks at this size; leave --tasks out")
-            options = replace(options, tasks=resolve_tasks(options.tasks, known))
-            trainings = on_tasks(trainings, options.tasks or ())
+            known = titles([*self.trainings(replace(options, units=None)), *trainings])
+            tasks = resolve_tasks(options.tasks, known, f"{self.id} at size {options.size}")
+            options, trainings = replace(options, tasks=tasks), on_tasks(trainings, tasks)
+            if not trainings:
+                raise UnknownTask(f"the units asked for are not trained on {'; '.join(tasks)}")
         for name in ("seeds", "steps"):
             if getattr(options, name) is not None and not trainings:
                 raise ValueError(f"{self.id} trains nothing; leave --{name} out")
@@ -198,7 +199,10 @@ class Work:
     def published(self) -> tuple[Training | NetworkTraining, ...]:
         """The configurations of the published setting."""
         as_published = replace(self.options, size="paper", seeds=None, steps=None)
-        return self.trainings if self.options == as_published else tuple(self.experiment.trainings(as_published))
+        if self.options == as_published:
+            return self.trainings
+        trainings = self.experiment.trainings(as_published)
+        return tuple(trainings if self.options.tasks is None else counterparts(trainings, self.options.tasks))
 
     def rows_of(self, rows: Sequence[Row]) -> list[Row]:
         """Those of ``rows`` that are runs of this work, with its labels; a run that serves twice is there twice."""

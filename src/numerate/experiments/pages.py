@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from numerate.experiments.experiment import Options, ReportResult, Work
-from numerate.experiments.unit_choice import join_units, short_name
+from numerate.experiments.unit_choice import join_units, listed, short_name
 from numerate.labels import printable
 from numerate.published import show_range
 from numerate.results import Key, Row
@@ -110,7 +110,7 @@ def _notes(work: Work, rows: list[Row], claims: "Sequence[Claim]", fewer: Sizes 
     departures = unlike_paper(work, rows, fewer)
     size = f"Size {options.size}: {', '.join(map(str, departures))}." if departures else ""
     brief = [departure.brief for departure in departures]
-    brief += [f"only {', '.join(map(short_name, options.units))}"] if options.units else []
+    brief += [f"only {listed([short_name(unit) for unit in options.units])}"] if options.units else []
     brief += [f"only {', '.join(map(show_range, options.ranges))}"] if options.ranges else []
     brief += [f"only {'; '.join(options.tasks)}"] if options.tasks else []
     reasons = [*experiment.reasons, *(experiment.quick_reasons if options.size == "quick" else ())]

@@ -132,7 +132,7 @@ def complete_work(experiment: Experiment, options: Options, out: str | Path = "r
     """
     works: dict[str, Work] = {}
     begun: set[str] = set()
-    unknown: list[UnknownTask] = []
+    unknown: list[UnknownTask] = []  # that of the paper's size first
     with Store(Path(out) / "results.sqlite", readonly=True) as store:
         for size in reversed(SIZES):
             try:
@@ -146,7 +146,7 @@ def complete_work(experiment: Experiment, options: Options, out: str | Path = "r
             if missing < len(work.keys):
                 begun.add(size)
     if not works:
-        raise unknown[-1]
+        raise unknown[0]
     sizes = [size for size in ("quick", "paper", "smoke") if size in works]
     return works[next((size for size in sizes if size in begun), sizes[0])]
 

@@ -37,13 +37,18 @@ def resolve_units(units: Sequence[Unit], names: Collection[str]) -> tuple[Unit, 
         for part in split_names(unit, lambda text: _find(text, spellings)) if isinstance(unit, str) else [unit]:
             name = _find(part, spellings) if isinstance(part, str) else None
             if name is None and not is_own(part):
-                allowed = ", ".join(names)
+                allowed = listed(names)
                 raise ValueError(
                     f"unit {part!r} is not part of this experiment; allowed are {allowed}, or package.module:Name"
                 )
             if (chosen := name or part) not in resolved:
                 resolved.append(chosen)
     return tuple(resolved)
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for people, separated by commas, or by semicolons where one of them holds a comma."""
+    return ("; " if any("," in name for name in names) else ", ").join(names)
 
 
 def join_units(units: Sequence[Unit], names: Collection[str]) -> str:

@@ -13,7 +13,7 @@ from numerate.recurrent.cell import ColumnCell, Form, Parts, State, empty_parame
 from numerate.recurrent.layer import CellLayer
 from numerate.recurrent.rotation_loops.cpu import RotationLoop
 from numerate.recurrent.rotation_loops.cuda import CudaRotationLoop
-from numerate.recurrent.rotation_loops.sizes import RotationSizes
+from numerate.recurrent.rotation_loops.sizes import LARGEST, RotationSizes
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -29,7 +29,7 @@ class EURNNCell(ColumnCell):
         capacity: L, for the tunable style: F is L levels of rotations of neighbouring units, for any H; L = H reaches
             all rotations.
         dense: Multiply F out once per sequence; else each step rotates level by level, O(H log H) or O(H L). By default
-            compiled loops of the real FFT style rotate, and all others and plain steps multiply F out.
+            compiled loops of the real FFT style rotate up to 2,048 units; all others, and plain steps, multiply F out.
         eps: Added to \|v\| in modReLU, and with ``complex`` to the modulus it divides by (the authors' code: 0.01).
         bias: Whether the input map has a bias; the authors' has none.
     """
@@ -55,12 +55,14 @@ class EURNNCell(ColumnCell):
     @property
     def multiplied_out(self) -> bool:
         """Whether plain steps have F as a matrix."""
-        return self.dense is not False
+        return self.dense is None or bool(self.dense)
 
     @property
     def rotation_sizes(self) -> RotationSizes | None:
         """What the compiled loops that rotate level by level are made for; None if F is multiplied out in them."""
         if self.complex or self.dense or self.capacity is not None:
+            return None
+        if self.dense is None and self.hidden_size > LARGEST:
             return None
         return RotationSizes(self.hidden_size, self.hidden_size, 1, 1, self.eps)
 

@@ -13,10 +13,7 @@ from numerate.loops.timeloops.timeloop import Walk
 from numerate.loops.timeloops.tuning import THREADS
 from numerate.loops.toolchain import nvrtc
 from numerate.loops.tracing.trace import NotLowered
-from numerate.recurrent.rotation_loops.sizes import RotationSizes
-
-LARGEST = 2048
-"""Units whose angles fit into the registers of a block."""
+from numerate.recurrent.rotation_loops.sizes import LARGEST, RotationSizes
 
 
 class CudaRotationLoop:
@@ -33,6 +30,8 @@ class CudaRotationLoop:
         if sizes.hidden > LARGEST:
             raise NotLowered(f"more than {LARGEST} units rotated on a GPU")
         self.sizes, self.dtype, self.device = sizes, dtype, device
+        if self.shared > nvrtc.shared_memory(device):
+            raise NotLowered("a hidden state that is too large for a block")
         self._kernels: dict[tuple[str, bool], nvrtc.Kernel] = {}
 
     def accepts(self, walk: Walk) -> bool:

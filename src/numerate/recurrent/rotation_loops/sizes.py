@@ -8,6 +8,9 @@ from torch import Tensor
 
 from numerate.loops.timeloops.pointwise import Sizes
 
+LARGEST = 2048
+"""Units whose angles fit into the registers of a GPU's block."""
+
 
 @dataclass(frozen=True)
 class RotationSizes(Sizes):
@@ -34,19 +37,19 @@ def turns(hidden: int, angle: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def _units(hidden: int) -> tuple[Tensor, Tensor]:
-    """The first and the second unit of each pair, (levels, H / 2), pairs in the order of the angles."""
-    unit, levels = torch.arange(hidden), hidden.bit_length() - 1
+    """The first and the second unit of each pair, (levels, H / 2), pairs in the order of the angles; on the host."""
+    unit, levels = torch.arange(hidden, device="cpu"), hidden.bit_length() - 1
     apart = [hidden >> (level + 1) for level in range(levels)]
     first = torch.stack([unit[(unit & distance) == 0] for distance in apart])
-    return first, first + torch.tensor(apart).unsqueeze(-1)
+    return first, first + torch.tensor(apart, device="cpu").unsqueeze(-1)
 
 
 @cache
 def _pairs(hidden: int) -> tuple[Tensor, Tensor]:
     """For each unit of each level: the number of its pair, and -1 or 1 for a first or a second unit; (levels, H)."""
     units, levels = _units(hidden), hidden.bit_length() - 1
-    number, sign = torch.empty(levels, hidden, dtype=torch.int64), torch.empty(levels, hidden, dtype=torch.int8)
+    number, sign = (torch.empty(levels, hidden, dtype=dtype, device="cpu") for dtype in (torch.int64, torch.int8))
     for places, of in zip(units, (-1, 1)):
-        number.scatter_(-1, places, torch.arange(hidden // 2).expand(levels, -1))
+        number.scatter_(-1, places, torch.arange(hidden // 2, device="cpu").expand(levels, -1))
         sign.scatter_(-1, places, of)
     return number, sign
