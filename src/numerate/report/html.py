@@ -247,7 +247,7 @@ def _line(comparison: Comparison, cell: Cell) -> dict[str, Any]:
         "series": cell.series,
         "x": x_name(cell.x).replace(" ", "\u00a0"),
         "panel": comparison.panel_title(cell.panel),
-        "counts": None if measured.solved is None else f"{measured.solved}/{measured.n}",
+        "counts": "–" if measured.solved is None else f"{measured.solved}/{measured.n}",
         "snapped": None if measured.snapped is None else f"{measured.snapped}/{measured.n}",
         "gain": 0 if measured.snapped is None or measured.solved is None else measured.snapped - measured.solved,
         "single": None if measured.starts_solved is None else f"{measured.starts_solved}/{measured.starts}",

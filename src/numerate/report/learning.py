@@ -211,7 +211,7 @@ def plot_solved(ax: Axes, groups: Mapping[str, Sequence[Row]], *, order: Sequenc
         colour, marker = look[name]
         times = [time for row in rows if (time := judge(row).solved_at) is not None]
         spread = np.linspace(-0.18, 0.18, len(times)) if len(times) > 1 else np.zeros(len(times))
-        ax.plot(times, line + spread, marker, ms=4, mfc=colour, mec="none", alpha=0.75, zorder=3)
+        ax.plot(times, line + spread, marker, ms=4, mfc=colour, mec="none", alpha=0.75, zorder=3, clip_on=False)
         middle = _quantile(np.array([*times, *[np.inf] * (len(rows) - len(times))], float), 0.5)
         if np.isfinite(middle):
             ax.plot([middle] * 2, [line - 0.32, line + 0.32], color=colour, lw=2.4, zorder=4)

@@ -97,7 +97,10 @@ def tracking(found: Sequence[Cell], task: str) -> Claim:
     solved = [cell.unit for cell in linear if _ever(cell)]
     first = min(min(cell.times) for cell in others)
     units = ", ".join(f"{cell.unit} {cell.solved} of {len(cell.rows)}" for cell in others)
-    says = f"runs solved at the best rate: {units}, the first at update {thousands(first)}; of {len(runs)} linear runs "
+    never = [cell.unit for cell in found if cell.task == task and cell.unit not in LINEAR and not cell.solved]
+    beside = f" (none of {', '.join(never)})" if never else ""
+    says = f"runs solved at the best rate: {units}{beside}, the first at update {thousands(first)}; "
+    says += f"of {len(runs)} linear runs "
     says += f"at all rates {sum(map(_ever, linear))} ({', '.join(solved)})" if solved else "at all rates none"
     says += f" in {given:,} updates, with {_shares(runs)} of the error of guessing left."
     return Claim(text, says, False if solved else True if 2 * first <= given else None)

@@ -44,13 +44,20 @@ def headline(found: Sequence[Cell], standing: Sequence[Standing]) -> str:
     few = few if len(solvers) > 1 else []  # the units of one task are named anyway
     tracked = claims.trackers(found)
     sentences = [
-        f"{standing[0].unit} has the best mean place, {standing[0].rank.value:.1f}.",
+        first_place(standing),
         tracked,
         "" if tracked and set(solvers) <= set(aside) else solves_most(standing, list(solvers)),
         f"Solved in most runs by none: {'; '.join(never)}." if never else "",
         f"Solved in most runs by few: {'; '.join(few)}." if few else "",
     ]
     return " ".join(filter(None, sentences))
+
+
+def first_place(standing: Sequence[Standing]) -> str:
+    """A sentence: which unit, or units, have the best mean place."""
+    best = standing[0].rank.value
+    first = [s.unit for s in standing if s.rank.value == best]
+    return f"{', '.join(first)} {'has' if len(first) == 1 else 'share'} the best mean place, {best:.1f}."
 
 
 def solves_most(standing: Sequence[Standing], tasks: Sequence[str]) -> str:
@@ -78,15 +85,16 @@ def cells_table(found: Sequence[Cell]) -> TextTable:
     """A line for each task and unit, the best first."""
     placed, rates = ranks(found), sorted({rate for cell in found for rate in cell.rates})
     header = [
-        "task", "unit", "place", "parameters", "best rate", "solved at it", "median updates to solve",
-        "median test error", "diverged", f"solved at {', '.join(f'{rate:g}' for rate in rates)}",
+        "task", "unit", "place", "parameters", "best rate", "solved at it", "updates", "test error", "diverged",
+        "solved by rate",
     ]  # fmt: skip
     lines = []
     for task, places in placed.items():
         own = {cell.unit: cell for cell in found if cell.task == task}
         for unit in sorted(places, key=lambda name: places[name]):
             lines.append([task, unit, f"{places[unit]:g}", *_numbers(own[unit], rates)])
-    return TextTable("Every task and unit", header, lines)
+    title = f"Every task and unit: medians at the best rate, and runs solved at {', '.join(f'{r:g}' for r in rates)}"
+    return TextTable(title, header, lines)
 
 
 def _numbers(cell: Cell, rates: Sequence[float]) -> list[str]:

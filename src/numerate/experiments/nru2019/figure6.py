@@ -117,7 +117,7 @@ class Memory:
 def draw(memory: Memory, options: Options) -> Page:
     row = memory.row
     state = "solved" if memory.solved else f"not solved, {left([row])[0]:.0%} of the loss of guessing left"
-    says = f"Run of seed {row.seed}, {state}."
+    says = f"The run with the lowest loss: seed {row.seed}, {state}."
     picture = memory_picture(memory.change, memory.size, memory.task)
     return Page("NRU, Figure 6: the memory along a sequence", says, [picture])
 
@@ -125,7 +125,7 @@ def draw(memory: Memory, options: Options) -> Page:
 def claims(memory: Memory, options: Options) -> list[Claim]:
     mean = {name: float(memory.size[place].mean()) for name, place in phases(memory.task).items()}
     numbers = ", ".join(f"{name} {value:.2g}" for name, value in mean.items())
-    ours = f"mean change of a cell a step: {numbers}."
+    ours = f"mean change per cell and step: {numbers}."
     return [
         Claim(
             "The network has learnt to use the memory in the first 10 time steps to store the sequence; then it "

@@ -80,9 +80,13 @@ def claims(rows: Sequence[Row], options: Options) -> list[Claim]:
     risen, holds = rises([series[name] for name in TOP[1:]])
     medians = ", ".join(f"{name} {np.median(values):.2g}" for name, values in early.items())
     return [
-        Claim(HIGHER.format(until), f"medians {medians}.", higher),
+        Claim(HIGHER.format(until), f"median run's mean until then: {medians}.", higher),
         Claim(RISE, f"{risen}.", holds if options.size == "paper" else None),
-        Claim(DECLINE, f"{first:.2g}, then {last:.2g}.", last < first if options.size == "paper" else None),
+        Claim(
+            DECLINE,
+            f"median over seeds and updates: {first:.2g}, then {last:.2g}.",
+            last < first if options.size == "paper" else None,
+        ),
     ]
 
 

@@ -86,7 +86,7 @@ def draw(rows: Sequence[Row], options: Options) -> Page:
             own = ["–" if place is None else str(1 + place) for place in places]
             tops = [str(value) for k in (1, 2) for value in (found.top(unit, k), theirs[k][unit])]
             lines.append([unit, *own, *tops])
-    header = ["unit", *found.behind, "in top 1", "published", "in top 2", "published"]
+    header = ["unit", *found.behind, "top 1", "top 1, published", "top 2", "top 2, published"]
     return Page(
         "NRU, Table 1: units among the best",
         pictures=[picture(found)],
