@@ -144,6 +144,39 @@ def test_every_run_is_listed_by_a_name_that_show_knows(finished, numerate, monke
     assert "no runs of 'nau2020' in results/results.sqlite; there are runs of: primer2022/table11" in done.stderr
 
 
+def test_a_papers_name_lists_the_runs_of_all_its_experiments(finished, numerate):
+    done = numerate("rows", "list", "--experiment", "primer2022", "--out", "results", cwd=finished[0])
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8
+    done = numerate("rows", "list", "--experiment", "primer", "--out", "results", cwd=finished[0])
+    assert done.returncode == 2
+
+
+def test_borrowed_runs_are_listed_by_the_experiment_that_stored_them(finished, tmp_path, numerate):
+    with Store(finished[0] / "results" / "results.sqlite", readonly=True) as store:
+        rows = store.rows()
+    with Store(tmp_path / "results.sqlite") as store:
+        store.add([row.relabelled("zoo", row.labels) for row in rows])
+    done = numerate("report", "primer2022/table11", *OPTIONS, "--out", tmp_path)
+    hint = re.search(r"^it is stored with the runs of zoo: numerate (rows list .+)$", done.stdout, re.MULTILINE)
+    assert hint
+    assert len(numerate(*shlex.split(hint[1])).stdout.splitlines()) == 8
+
+
+def test_a_report_names_units_that_have_runs_and_are_not_shown(finished, numerate):
+    told = "other units have runs, too: Mine; --units shows them"
+    assert told in numerate("report", "primer2022/table11", "--out", "results", cwd=finished[0]).stdout
+    assert "other units" not in numerate("report", "primer2022/table11", *OPTIONS, cwd=finished[0]).stdout
+
+
+def test_runs_without_labels_are_listed_by_their_seed(finished, tmp_path, numerate):
+    with Store(finished[0] / "results" / "results.sqlite", readonly=True) as store:
+        rows = store.rows()
+    with Store(tmp_path / "results.sqlite") as store:
+        store.add([rows[0].relabelled("mine", {})])
+    assert f"  mine: seed {rows[0].seed}: " in numerate("rows", "list", "--out", tmp_path).stdout
+
+
 def test_a_damaged_run_does_not_hide_another(finished, tmp_path, numerate):
     shutil.copytree(finished[0] / "results", tmp_path / "results")
     with Store(tmp_path / "results" / "results.sqlite") as store:
@@ -333,6 +366,10 @@ def test_lists_name_units_tasks_and_experiments(numerate):
         (["run", "primer2022/table9", "--device", "tpu"], "device must be cpu or cuda"),
         (["run", "primer2022/table9", "--backend", "magic"], "backend must be one of"),
         (["run", "primer2022/table9", "--seeds", "0"], "seeds must be at least 1 and at most 100,000, got 0"),
+        (["run", "primer2022/table9", "--out", ""], "'--out': name a folder; '.' is the current one"),
+        (["fit", "data.csv", "--target", "y", "--out", ""], "'--out': name a folder; '.' is the current one"),
+        (["rows", "export", "a.sqlite", "--shard-size", "-1"], "must be more than 0.0005 MiB, got -1 MiB"),
+        (["rows", "export", "a.sqlite", "--shard-size", "nan"], "must be more than 0.0005 MiB, got nan MiB"),
         (["report", "primer2022/table9"], "there is no results file"),
         (["show", "abc"], "there is no results file"),
         (["list", "everything"], "'numerate list' takes units, tasks or experiments"),
@@ -510,6 +547,9 @@ def test_a_damaged_file_names_rescue_and_rescue_brings_its_runs_out(finished, tm
     assert done.returncode == 0, done.stderr
     assert done.stdout == "good/results.sqlite: 8 new, 0 already there\n"
     assert path.read_bytes()[100:] == data[100:]
+    done = numerate("rows", "rescue", "results/results.sqlite", "--out", "results", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out must be another folder: results/results.sqlite is the file to be rescued" in done.stderr
     done = numerate("rows", "rescue", "nosuch.sqlite", "--out", "none", cwd=tmp_path)
     assert done.returncode == 2
     assert not (tmp_path / "none").exists()

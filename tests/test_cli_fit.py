@@ -196,6 +196,16 @@ def test_files_that_cannot_be_read_are_one_sentence(fit, tmp_path):
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 
+def test_a_folder_that_takes_no_report_is_refused_before_the_search(fit, tmp_path, monkeypatch):
+    pendulum(60).write_csv(tmp_path / "data.csv")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("numerate.fit.find", None)  # there is no search
+    done = fit("data.csv", "--target", "T", "--out", "file/fit")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "numerate: cannot write a report to the folder file/fit: Not a directory\n"
+    assert not (tmp_path / "results").exists()
+
+
 def test_units_refuse_nonsense(fit, tmp_path):
     rng = np.random.default_rng(0)
     x, t = rng.uniform(1, 5, (2, 100))

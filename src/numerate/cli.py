@@ -19,12 +19,13 @@ except ModuleNotFoundError:  # the units alone need no command line
     sys.exit("the numerate command needs its extra packages: pip install 'numerate[bench]'")
 
 from numerate import cli_data, cli_progress, cli_rows
-from numerate.cli_rows import Out
+from numerate.cli_rows import Out, named_folder
 
 if TYPE_CHECKING:
-    from numerate.experiments import Options
+    from numerate.experiments import Options, Work
     from numerate.experiments.experiment import ReportResult
     from numerate.published import Range
+    from numerate.results import Key
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 CLOSED_PIPE = 1
@@ -293,7 +294,10 @@ def fit(
     seed: Annotated[
         int, typer.Option(help="Seed of the search; the same seed gives the same formula unless time runs out.")
     ] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder of the report (default: results/fit/NAME).")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="Folder of the report (default: results/fit/NAME)."),
+    ] = None,
 ) -> None:
     """Find the formula behind a table; Ctrl-C returns the best so far."""
     from numerate import cli_fit
@@ -339,6 +343,8 @@ def report(
             work = experiment.work(options) if size else complete_work(experiment, options, out)
             result = report_work(work, out)
         _show(experiment.id, result, out)
+        if units is None and tasks is None:  # some tasks have units of their own
+            _tell_others(work, out)
 
 
 @contextmanager
@@ -355,9 +361,35 @@ def _show(name: str, result: "ReportResult", out: Path) -> None:
         _print(result.summary)
     terminal.echo(f"{name}: {result.page}")
     if result.run is not None:
-        folder = shlex.quote(str(out))
-        terminal.echo(f"one of its runs: numerate show {result.run.name} --out {folder}")
-        terminal.echo(f"all of them: numerate rows list --experiment {name} --out {folder}")
+        place = shlex.quote(str(out))
+        terminal.echo(f"one of its runs: numerate show {result.run.name} --out {place}")
+        stored = _stored_with(name, result.run, out)
+        what = "all of them" if stored == name else f"it is stored with the runs of {stored}"
+        terminal.echo(f"{what}: numerate rows list --experiment {shlex.quote(stored)} --out {place}")
+
+
+def _stored_with(name: str, run: "Key", out: Path) -> str:
+    """The experiment that lists a run: ``name`` if it can, else the one that stored it."""
+    from numerate.results import Store
+
+    with Store(out / "results.sqlite", readonly=True) as store:
+        if name in store.experiments():
+            return name
+        return store.rows(keys=[run])[0].experiment
+
+
+def _tell_others(work: "Work", out: Path) -> None:
+    """Name the units that have runs of an experiment and are in its reports only if they are asked for."""
+    from numerate.results import Store
+
+    if not work.experiment.units:
+        return
+    with Store(out / "results.sqlite", readonly=True) as store:
+        others = {unit for labels in store.labels(work.experiment.id) if isinstance(unit := labels.get("unit"), str)}
+    others -= {training.labels.get("unit") for training in work.trainings}
+    if others := others - {training.labels.get("unit") for training in (work.published if others else ())}:
+        names = ", ".join(sorted(others))
+        terminal.echo(f"other units have runs, too: {names}; --units shows them (your own: package.module:Name)")
 
 
 @app.command()

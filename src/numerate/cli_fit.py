@@ -87,6 +87,14 @@ def _need_packages() -> None:
         raise RuntimeError(f"numerate fit needs {', '.join(missing)}: pip install 'numerate[formula]'")
 
 
+def _check_folder(out: Path) -> None:
+    """Raises ValueError, before the search, if the report could not be written."""
+    from numerate.results.folders import refusal
+
+    if why := refusal(out):
+        raise ValueError(f"cannot write a report to the folder {out}: {why}")
+
+
 def _run_formula(wanted: Wanted, show: Print) -> None:
     from numerate import fit
     from numerate.discover.physical_units import parse_units
@@ -96,6 +104,7 @@ def _run_formula(wanted: Wanted, show: Print) -> None:
     table = read_table(wanted.data, wanted.target, wanted.inputs)
     units = None if wanted.units is None else parse_units(wanted.units, table.names, table.target)
     said = "" if units is None else "; units: " + ", ".join(f"{name} [{unit.text}]" for name, unit in units.items())
+    _check_folder(wanted.out)
     typer.echo(f"{wanted.data}: {len(table):,} rows; {table.target} from {', '.join(table.names)}{said}")
     with _progress(table.target, wanted.seconds) as tell:
         found = fit.fit_table(
@@ -148,6 +157,7 @@ def _run_equations(wanted: Wanted, show: Print) -> None:
 
     assert wanted.time is not None
     data = fit_equations.read_trajectories(wanted.data, wanted.time, wanted.inputs, wanted.trajectory)
+    _check_folder(wanted.out)
     typer.echo(f"{wanted.data}: {data.summary}")
     with _progress(", ".join(data.names), wanted.seconds) as tell:
         found = fit_equations.find_equations(

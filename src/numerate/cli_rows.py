@@ -1,20 +1,35 @@
 """``numerate rows``: finished runs, listed, moved between machines, rescued, or handed to other programs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from numerate import terminal
 
+if TYPE_CHECKING:
+    from numerate.results import Row, Store
+
 app = typer.Typer(no_args_is_help=True, help="List finished runs, move them between machines, or rescue them.")
-Out = Annotated[Path, typer.Option("--out", help="Folder of results.sqlite and the reports.")]
+
+
+def named_folder(text: str | Path) -> Path:
+    """The folder that an option names; no name is not the current folder."""
+    if text == "":
+        raise typer.BadParameter("name a folder; '.' is the current one")
+    return Path(text)
+
+
+Out = Annotated[
+    Path, typer.Option("--out", parser=named_folder, metavar="PATH", help="Folder of results.sqlite and the reports.")
+]
 
 
 @app.command("list")
 def rows_list(
-    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment or paper.")] = None,
     out: Out = Path("results"),
 ) -> None:
     """List finished runs, one per line: name (for `numerate show`), labels and outcome."""
@@ -22,19 +37,32 @@ def rows_list(
     from numerate.results import Store
 
     with Store(out / "results.sqlite", readonly=True) as store:
-        if experiment is not None and experiment not in store.experiments():
-            known = ", ".join(store.experiments()) or "none"
-            raise ValueError(f"there are no runs of {experiment!r} in {store.path}; there are runs of: {known}")
-        for row in store.rows(experiment, lenient=True):
-            labels = ", ".join(f"{name} {label_text(value)}" for name, value in row.labels.items())
-            line = f"{row.key.name:14}  {row.experiment}: {labels}, seed {row.seed}: {outcome_text(row)}"
+        for row in _rows(store, experiment):
+            labels = ", ".join(
+                [*(f"{name} {label_text(value)}" for name, value in row.labels.items()), f"seed {row.seed}"]
+            )
+            line = f"{row.key.name:14}  {row.experiment or 'no experiment'}: {labels}: {outcome_text(row)}"
             terminal.echo(" ".join(line.splitlines()))
+
+
+def _rows(store: "Store", asked: str | None) -> "Iterator[Row]":
+    """The runs of an experiment, of all experiments of a paper, or all."""
+    if asked is None:
+        yield from store.rows(lenient=True)
+        return
+    known = store.experiments()
+    chosen = [asked] if asked in known else [name for name in known if name.startswith(f"{asked}/")]
+    if not chosen:
+        there = ", ".join(known) or "none"
+        raise ValueError(f"there are no runs of {asked!r} in {store.path}; there are runs of: {there}")
+    for name in chosen:
+        yield from store.rows(name, lenient=True)
 
 
 @app.command("tensorboard")
 def rows_tensorboard(
     folder: Annotated[Path, typer.Argument(help="Folder for the event files: tensorboard --logdir FOLDER.")],
-    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Only runs of this experiment or paper.")] = None,
     out: Out = Path("results"),
 ) -> None:
     """Write the curves of finished runs as TensorBoard event files, one folder per run."""
@@ -42,7 +70,7 @@ def rows_tensorboard(
     from numerate.results import Store
 
     with Store(out / "results.sqlite", readonly=True) as store:
-        count = write_events(store.rows(experiment, lenient=True), folder)
+        count = write_events(_rows(store, experiment), folder)
     terminal.echo(f"{folder}: {count:,} runs")
 
 
@@ -64,19 +92,14 @@ def rows_export(
 ) -> None:
     """Copy finished runs into a file that you can take to another machine."""
     from numerate.results import Store
-    from numerate.results.gzipped import compress
+    from numerate.results.exporting import check_new, export
     from numerate.results.shards import MIB, check_size, cut
 
     if shard_size is not None:
-        check_size(int(shard_size * MIB))
-    gzipped = path.suffix == ".gz"
-    if (gzipped or shard_size is not None) and path.exists():
-        raise ValueError(f"{path} exists; shards and compressed files are made from a new file")
-    with TemporaryDirectory() as folder, Store(out / "results.sqlite", readonly=True) as store:
-        whole = Path(folder) / path.stem if gzipped else path
-        added = store.export(whole, experiment, unfinished=unfinished, weights=weights)
-        if gzipped:
-            compress(whole, path)
+        check_size(shard_size * MIB)
+    check_new(path, whole=shard_size is not None)
+    with Store(out / "results.sqlite", readonly=True) as store:
+        added = export(store, path, experiment, unfinished=unfinished, weights=weights)
     terminal.echo(f"{path}: {added}")
     if shard_size is not None:
         for shard in cut(path, int(shard_size * MIB), shards):
@@ -115,12 +138,20 @@ def rows_import(
 @app.command("rescue")
 def rows_rescue(
     path: Annotated[Path, typer.Argument(help="Damaged results file; it is not changed.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the results file to write the good runs to.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", parser=named_folder, metavar="PATH", help="Another folder, for a results file with the good runs."
+        ),
+    ],
 ) -> None:
     """Recover every good run from a damaged results file: truncated, or with destroyed pages or header."""
     from numerate.results import Store, StoreError, rescue
 
     if not path.is_file():
         raise StoreError(f"there is no results file {path}")
-    with Store(out / "results.sqlite") as store:
+    target = out / "results.sqlite"
+    if target.is_file() and target.samefile(path):
+        raise StoreError(f"--out must be another folder: {target} is the file to be rescued")
+    with Store(target) as store:
         terminal.echo(f"{store.path}: {rescue(path, store)}")

@@ -68,6 +68,29 @@ def test_a_missing_file_says_how_to_get_it(tmp_path):
     assert data.status(words_set(), tmp_path) == "missing"
 
 
+def refusing(*_, **__):
+    raise PermissionError(13, "Permission denied")
+
+
+@pytest.mark.parametrize(("ending", "opens"), [("", "pathlib.Path.read_bytes"), (".gz", "gzip.open")])
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, ending, opens):
+    path = tmp_path / f"words.txt{ending}"
+    path.write_bytes(gzip.compress(CONTENT) if ending else CONTENT)
+    monkeypatch.setattr(opens, refusing)
+    with pytest.raises(DataError) as error:
+        data.read(words_set(), "words.txt", tmp_path)
+    assert str(error.value) == f"{path} cannot be read: Permission denied"
+    assert data.status(words_set(), tmp_path) == "unreadable"
+    with pytest.raises(DataError, match="cannot be read"):
+        download.get(words_set("https://nowhere.invalid/x"), tmp_path)
+
+
+def test_a_folder_that_cannot_be_read_does_not_count_as_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.stat", refusing)
+    with pytest.raises(DataError, match=r"words/words\.txt cannot be read: Permission denied"):
+        data.read(words_set(), "words.txt", tmp_path)
+
+
 @pytest.mark.parametrize(
     "content",
     [CONTENT[:-1], CONTENT.upper(), b"", gzip.compress(CONTENT)[:-6], gzip.compress(CONTENT * 1000), b"\x1f\x8bjunk"],
@@ -78,6 +101,7 @@ def test_a_damaged_file_is_refused(tmp_path, content):
     (tmp_path / "words" / ("words.txt.gz" if content[:2] == b"\x1f\x8b" else "words.txt")).write_bytes(content)
     with pytest.raises(DataError, match=r"is damaged.*SHA-256 differs.*numerate data get words"):
         data.read(words_set(), "words.txt", tmp_path)
+    assert data.status(words_set(), tmp_path) == "damaged"
 
 
 def as_zip(content):
@@ -128,15 +152,31 @@ def test_foreign_content_is_not_kept(server, tmp_path, content):
     assert not (tmp_path / "words").exists()
 
 
-def test_a_mirror_serves_files_by_their_names(tmp_path):
-    (tmp_path / "mirror").mkdir()
-    (tmp_path / "mirror" / "words.txt").write_bytes(CONTENT)
-    download.get(words_set("https://nowhere.invalid/x"), tmp_path / "into", (tmp_path / "mirror").as_uri())
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_a_mirror_serves_files_by_their_names_plain_or_gzipped(server, tmp_path, kind, ending):
+    address, folder = server
+    (folder / f"words.txt{ending}").write_bytes(gzip.compress(CONTENT) if ending else CONTENT)
+    mirror = folder.as_uri() if kind == "folder" else address
+    download.get(words_set("https://nowhere.invalid/x"), tmp_path / "into", mirror)
     assert data.read(words_set(), "words.txt", tmp_path / "into") == CONTENT
 
 
+def test_a_mirror_without_the_file_is_told_by_the_names_looked_for(server, tmp_path):
+    address, folder = server
+    for mirror in (address, folder.as_uri(), (tmp_path / "nosuch").as_uri()):
+        with pytest.raises(DataError) as error:
+            download.get(words_set(), tmp_path / "into", mirror)
+        told = f"cannot fetch {mirror}/words.txt: there is neither words.txt nor words.txt.gz"
+        assert str(error.value) == told
+
+
 @pytest.mark.parametrize(
-    ("address", "sentence"), [("ftp://x/y", "an address starts with https:"), ("file:///no/such", "cannot fetch")]
+    ("address", "sentence"),
+    [
+        ("ftp://x/y", "an address starts with https:, http: or file:, got 'ftp://x/y'"),
+        ("file:///no/such", "cannot fetch file:///no/such: No such file or directory"),
+    ],
 )
 def test_an_address_that_cannot_be_used_is_named(tmp_path, address, sentence):
     with pytest.raises(DataError, match=sentence):
@@ -192,6 +232,18 @@ def test_the_command_lists_and_refuses_in_one_sentence(monkeypatch, capsys, tmp_
     code, _, err = command(monkeypatch, capsys, "get", "ptb", "--data", tmp_path, "--mirror", tmp_path.as_uri())
     assert (code, err.count("\n")) == (2, 1)
     assert "cannot fetch file:" in err
+
+
+def test_damaged_files_are_listed_each_with_a_sentence(monkeypatch, capsys, tmp_path):
+    paths = [tmp_path / f"ptb.{name}.txt" for name in ("train", "valid")]
+    for path in paths:
+        path.write_text("garbage")
+    code, out, _ = command(monkeypatch, capsys, "list", "--data", tmp_path)
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("ptb ")] == ["damaged"]
+    told = [line for line in out.splitlines() if line[0] == " "]
+    expected = [f"  {path} is damaged: its content is not that of Penn Treebank" for path in paths]
+    assert [line.partition(" (SHA-256")[0] for line in told] == expected
 
 
 @pytest.mark.slow

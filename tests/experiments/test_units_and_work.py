@@ -77,6 +77,27 @@ def test_both_entry_points_name_the_same_units(options, monkeypatch, tmp_path):
     assert ours == theirs == [("NAC•,NMU",) if options == ["--units", "NAC•,NMU"] else ("NMU", "NAC•")]
 
 
+def test_runs_of_a_machine_without_reports_are_taken_along(monkeypatch, tmp_path, capsys):
+    from numerate.experiments.__main__ import main as train_only
+
+    file = tmp_path / "runs.sqlite.gz"
+    words = ["nru2019/figure2", "--size", "smoke", "--units", "LSTM", "--no-weights", "--export", str(file)]
+    monkeypatch.setattr(sys, "argv", ["train", *words, "--out", str(tmp_path / "there")])
+    train_only()
+    monkeypatch.setattr(sys, "argv", ["numerate", "rows", "import", str(file), "--out", str(tmp_path / "here")])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    with Store(tmp_path / "there/results.sqlite") as there, Store(tmp_path / "here/results.sqlite") as here:
+        assert [row.key for row in here.rows()] == [row.key for row in there.rows()]
+        assert all(not row.weights for row in here.rows())
+    monkeypatch.setattr(sys, "argv", ["train", *words, "--out", str(tmp_path / "again")])
+    with pytest.raises(SystemExit, match="2"):
+        train_only()
+    assert "runs.sqlite.gz exists; shards and compressed files are made from a new file" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()  # nothing has been trained for an export that cannot be
+
+
 class Linear2(nn.Linear):
     recipe = Adam(5e-2)
 

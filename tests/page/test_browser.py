@@ -58,7 +58,7 @@ def test_from_a_number_to_its_runs_to_one_of_them(visit):
     solved, total = map(int, re.findall(r"(\d+) of (\d+) runs solved", page.inner_text("main"))[0])
     assert total == 10
     outcomes = texts(page, "tbody td:nth-child(3)")
-    assert outcomes == ["failed"] * (10 - solved) + ["solved"] * solved  # failures first
+    assert outcomes == ["not solved"] * (10 - solved) + ["solved"] * solved  # failures first
     assert page.locator(".ends circle.solved").count() == solved
     assert page.locator(".curves canvas").is_visible()
     page.locator("tbody tr").last.get_by_role("link").click()
@@ -130,6 +130,21 @@ def test_two_folders_are_compared_cell_by_cell(visit):
     assert "one side only" in page.locator("tbody tr", has_text="Mine").first.inner_text()
     page.get_by_label("only what differs").check()
     assert set(texts(page, "tbody th")) == {"NMU"}
+
+
+def test_with_one_folder_compare_says_how_to_add_another(visit, folders):
+    page = visit("/compare?a=0&b=0")
+    assert "A and B are the same" in page.inner_text("main")
+    with Server(folders[:1]) as server:
+        page.goto(f"{server.address}compare")
+        page.get_by_text(f"numerate page --out {folders[0]} --with OTHER").wait_for()
+        assert page.locator("main table, main select").count() == 0
+
+
+def test_columns_without_a_value_are_left_out(visit):
+    page = visit(f"/runs?{CELL}")
+    assert texts(page, "thead th") == ["run", "seed", "outcome", "solved at", "test error", "sparsity"]
+    assert texts(page, "select option") == ["test error (extrapolation)", "validation error", "sparsity error"]
 
 
 @pytest.mark.parametrize("path", ["/", TABLE, f"/runs?{CELL}"])

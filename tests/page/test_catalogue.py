@@ -6,9 +6,13 @@ import page_samples as samples
 import pytest
 
 from numerate.experiments import Experiment, Options, experiments, select
+from numerate.experiments.nru2019 import units as nru2019
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.page import start as start_page
-from numerate.page.experiment import experiment
+from numerate.page.experiment import as_drawn, experiment
+from numerate.page.leaderboard import leaderboard
+from numerate.page.run import run
+from numerate.page.runs import runs
 from numerate.page.site import Query, Site, Source
 from numerate.page.sizes import Sizes
 from numerate.report import figures
@@ -61,6 +65,55 @@ def test_without_a_finished_run_there_is_nothing_to_draw_and_nothing_pending(sit
     for id in ("ur2020/table2", "primer2022/table11"):
         shown = view(site, id, "paper")
         assert (shown["error"], shown["pending"], shown["cells"]) == ("", "", [])
+
+
+def first_run(site, id):
+    (key,) = [run["key"] for run in runs(site, Query.parse(urlencode({"experiment": id, "size": "smoke"})))["runs"][:1]]
+    return run(site, Query.parse(f"key={key}"), True)
+
+
+def test_without_a_criterion_of_success_there_is_an_error_and_no_rate(site):
+    shown = view(site, "nru2019/table2")
+    assert [(metric["title"], metric["map"]) for metric in shown["metrics"]] == [("Bits per character", False)]
+    (cell,) = shown["cells"]
+    assert (cell["criterion"], cell["values"]["test_error"]["ours"]["text"]) == (False, "0.5")
+    query = Query.parse(urlencode({"experiment": "nru2019/table2", "size": "smoke"}))
+    found = runs(site, query)
+    assert (found["judged"], found["total"], found["test_title"]) == (0, 1, "bits per character")
+    assert leaderboard(site, query)["units"] == []
+    assert dict(first_run(site, "nru2019/table2")["facts"])["outcome"].startswith("not judged")
+
+
+def test_tasks_with_and_without_a_criterion_stand_apart(site):
+    shown = view(site, "nru2019/table1")
+    assert [metric["name"] for metric in shown["metrics"]] == ["success_rate", "solved_at_mean", "test_error"]
+    with_rate = {cell["x"] for cell in shown["cells"] if cell["values"].get("success_rate", {}).get("ours")}
+    with_error = {cell["x"] for cell in shown["cells"] if cell["values"].get("test_error")}
+    assert with_rate
+    assert with_error
+    assert not with_rate & with_error
+
+
+def test_a_run_shows_no_number_that_is_none_and_no_formula_that_is_none(site):
+    shown = first_run(site, "nru2019/figure1")
+    names = [name for name, _ in shown["facts"]]
+    assert "solved at" not in names
+    assert "solved" not in names
+    assert "best test" in names
+    assert shown["formula"] == {"text": "", "math": []}
+
+
+def test_marks_have_the_colours_of_the_pictures_above_them(site):
+    shown = view(site, "nru2019/figure1")
+    places = dict(zip(nru2019.UNITS, figures.COLOURS))
+    assert {name: look["colour"] for name, look in shown["looks"].items()} == {n: places[n] for n in shown["series"]}
+
+
+def test_a_series_that_no_picture_has_gets_a_colour_that_is_left():
+    looks = {"a": {"colour": "red"}, "b": {"colour": "red"}}
+    blue, orange = figures.COLOURS[:2]
+    assert as_drawn(looks, {"a": blue, "guessing": orange}) == {"a": {"colour": blue}, "b": {"colour": orange}}
+    assert as_drawn(looks, {"guessing": blue}) == looks
 
 
 def test_a_report_that_only_the_experiment_can_write_leaves_the_page_its_counts(tmp_path):

@@ -8,7 +8,8 @@ import page_samples as samples
 import pytest
 
 from numerate.experiments import experiments
-from numerate.page.cells import counted_cells
+from numerate.page.cells import Placing, counted_cells, error_metric
+from numerate.page.computing import sentence
 from numerate.page.index import ALL, SEED, Filter, Index
 from numerate.page.site import NotFound, Query, Site
 from numerate.page.sizes import Sizes, best_size, spans
@@ -109,6 +110,27 @@ def test_labels_place_the_runs_of_an_experiment_of_the_users_own(tmp_path):
     assert sorted(data["series"]) == sorted([samples.HOSTILE, samples.HOSTILE_IMAGE, "=1+1"])
     assert sum(cell["runs"] for cell in data["cells"]) == 9
     index.close()
+
+
+def test_a_number_alone_has_its_label_before_it():
+    placing = Placing.of(
+        [{"unit": unit, "task": task, "rate": rate} for unit in "ab" for task in "cde" for rate in (0.003, 0.01)]
+    )
+    assert placing.place({"unit": "a", "task": "c", "rate": 0.003}) == ("rate 0.003", "a", "c")
+    assert placing.place({"unit": "a", "task": "c"}) == ("rate –", "a", "c")
+
+
+@pytest.mark.parametrize(
+    ("most", "end"), [(0.0, 1), (1.71, 2), (0.3, 0.4), (0.5, 0.8), (9.0, 10), (1.0, 1), (47.0, 80)]
+)
+def test_the_axis_of_an_error_ends_at_a_round_number(most, end):
+    assert error_metric("Error", most).limits == pytest.approx((0, end))
+
+
+def test_an_error_that_is_a_sentence_stands_alone():
+    assert sentence(ValueError("the run was stored without its weights")) == "the run was stored without its weights"
+    assert sentence(KeyError("unit")) == "KeyError: 'unit'"
+    assert sentence(ValueError()) == "ValueError: "
 
 
 def test_small_parts():

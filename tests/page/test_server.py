@@ -125,14 +125,28 @@ def test_the_numbers_are_those_of_the_report(server, folders, tmp_path):
     assert any(cell["verdict"] == "differs" for cell in page["cells"])  # NMU fails there
 
 
-def test_the_command_of_a_run_trains_that_run(server):
+def test_the_command_of_a_run_trains_that_run(server, folders):
     runs = data(
         server, "runs", experiment="primer2022/table11", size="quick", **{"is.unit": "NMU", "is.range": "[-2,2]"}
     )
     run = data(server, "run", key=runs["runs"][3]["key"])
     command = run["commands"][0]["command"]
     seed = runs["runs"][3]["seed"]
-    assert command == f"numerate run primer2022/table11 --size quick --seeds {seed + 1} --units NMU --ranges '[-2,2)'"
+    asked = f"--size quick --seeds {seed + 1} --units NMU --ranges '[-2,2)'"
+    assert command == f"numerate run primer2022/table11 {asked} --out {folders[0]}-again"
+    assert f"this trains seeds 0 to {seed}" in run["commands"][0]["text"]
+
+
+def test_the_command_of_a_report_reads_the_folder_that_is_shown(server, folders):
+    shown = data(server, "experiment", experiment="primer2022/table11", size="quick")
+    assert shown["command"] == f"numerate report primer2022/table11 --size quick --out {folders[0]}"
+    other = data(server, "start")["others"][0]
+    assert other["command"] == f"numerate run {other['id']} --out {folders[0]}"
+
+
+def test_a_folder_is_not_compared_with_itself(server):
+    shown = data(server, "compare", experiment="primer2022/table11", size="quick", a="0", b="0")
+    assert (shown["cells"], shown["counts"]) == ([], {})
 
 
 def test_csv_runs_no_formula_in_a_spreadsheet(server):

@@ -1,11 +1,17 @@
 """Files that are none of ours, or no longer what was written: said in one sentence, and nothing is taken from them."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from results_samples import row
 
 from numerate.results import Store, StoreError
+
+BOUND = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.name == "posix" and os.geteuid() == 0 else []
 
 
 def test_a_file_that_is_no_database(path):
@@ -43,6 +49,26 @@ def test_a_missing_file_or_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make the folder"):
         Store(tmp_path / "file" / "runs.sqlite")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or bool(BOUND and not shutil.which("setpriv")), reason="permissions")
+@pytest.mark.parametrize("place", ["folder", "file"])
+def test_the_reason_is_given_where_a_file_cannot_be_opened(tmp_path, place):
+    """By a process that may not ignore permissions, even if root started it."""
+    path = tmp_path / "results" / "runs.sqlite"
+    Store(path).close()
+    if place == "folder":
+        path.unlink()
+        path.parent.chmod(0o555)
+        told = f"{path} cannot be opened: nothing can be written to its folder (Permission denied)"
+    else:
+        path.chmod(0)
+        told = f"{path} cannot be opened: Permission denied"
+    code = f"from numerate.results import Store; Store({str(path)!r})"
+    done = subprocess.run([*BOUND, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    path.parent.chmod(0o755)
+    assert done.returncode == 1
+    assert told in done.stderr
 
 
 def test_a_damaged_file_is_noticed(path):

@@ -81,6 +81,29 @@ def test_runs_on_pages_that_sqlite_cannot_read_come_out(full, tmp_path):
     assert len(rows) == 66
 
 
+def test_runs_of_which_the_provenance_alone_is_left_are_counted(path, tmp_path):
+    with Store(path) as store:
+        store.add(ROWS)
+        store._file.db.execute("DELETE FROM runs WHERE seed < 3")
+        store._file.db.execute("VACUUM")
+    rows, found = rescued(path, tmp_path)
+    assert len(rows) == 54
+    assert str(found) == "54 new, 0 already there; at least 6 runs could not be recovered"
+
+
+def test_runs_of_which_the_index_alone_tells_are_counted(path, tmp_path):
+    with Store(path) as store:
+        store.add(ROWS)
+        store._file.db.execute("DELETE FROM circumstances")
+        store._file.db.execute("VACUUM")
+    data, size = path.read_bytes(), page_size(path)
+    place = data.index(b"primer2022/table11{") // size * size  # of a page of runs
+    path.write_bytes(data[:place] + bytes(size) + data[place + size :])
+    rows, found = rescued(path, tmp_path)
+    assert len(rows) < 60
+    assert len(rows) + found.damaged == 60
+
+
 def test_damaged_runs_are_counted_and_left(full, tmp_path):
     draw = random.Random(7)
     data = bytearray(full.read_bytes())

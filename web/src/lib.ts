@@ -6,7 +6,7 @@ export interface Estimate { value: number | null; low: number | null; high: numb
 export interface Values { ours: Estimate | null; again?: Estimate | null; published?: Estimate | null }
 export interface Cell {
   panel: string; series: string; x: string; where: Where; stored?: boolean; own: boolean; runs: number; solved: number | null;
-  diverged: number; values: Record<string, Values>; verdict: string; q?: string; note: string;
+  diverged: number; criterion?: boolean; values: Record<string, Values>; verdict: string; q?: string; note: string;
 }
 export interface Metric {
   name: string; title: string; brief_title: string; scale: "linear" | "log"; limits: [number, number] | null;
@@ -60,6 +60,13 @@ export const inkOn = (at: number) => (at < 0.66 ? "#1b1f25" : "#fefeff");
 export const balance = (at: number) => blend(BALANCE, (at + 1) / 2);
 export const inkOnBalance = (at: number) => (Math.abs(at) > 0.45 ? "#fefeff" : "#1b1f25");
 
+/** Whether a curve has a number at all. */
+export const hasValues = (curve?: (number | null)[]) => Boolean(curve?.some((value) => value !== null));
+
+/** The measure of tasks without a criterion of success, which have no other. */
+export const ERROR = "test_error";
+export const measures = (metric: Metric, cell: Cell) => cell.criterion === undefined || cell.criterion === (metric.name !== ERROR);
+
 /** 1 run, 2 runs */
 export const runs = (count: number) => `${count.toLocaleString("en")} ${count === 1 ? "run" : "runs"}`;
 
@@ -69,7 +76,7 @@ export const counted = (count: number, word: string) =>
 
 export const verdictClass = (word: string) =>
   ({ agrees: "good", holds: "good", "same order": "good", solved: "good", differs: "bad", "does not hold": "bad", "other order": "bad",
-     failed: "bad", diverged: "warn", "too few runs": "warn", "too few": "warn", "cannot be told": "warn", "no clear order": "warn" })[word] ?? "faint";
+     "not solved": "bad", diverged: "warn", "too few runs": "warn", "too few": "warn", "cannot be told": "warn", "no clear order": "warn" })[word] ?? "faint";
 
 /** 10⁻⁵ for whole powers of ten, else three digits. */
 export function power(value: number): string {

@@ -18,6 +18,8 @@ from numerate.data.files import DataError, DataFile, DataSet, folder, path, unpa
 
 LARGEST = 500_000_000
 """Bytes that a download may have."""
+NOT_FOUND = 404
+"""The status of an answer that says there is no such file."""
 SCHEMES = ("https", "http", "file")
 
 
@@ -32,8 +34,8 @@ def get(
     Args:
         dataset: which one.
         data: the data folder, see :func:`numerate.data.folder`.
-        mirror: address (https, http or file) of a folder that holds the files by their names, in place of the
-            published addresses.
+        mirror: address (https, http or file) of a folder that holds the files by their names, or by these and
+            ``.gz``, in place of the published addresses.
         tell: called with a line for each file.
     """
     target = folder(data) / dataset.name
@@ -53,15 +55,30 @@ def _present(dataset: DataSet, file: DataFile, data: str | Path | None, tell: Ca
 def _get(
     file: DataFile, target: Path, mirror: str | None, archives: dict[str, bytes], tell: Callable[[str], None]
 ) -> Path:
-    url = file.url if mirror is None else f"{mirror.rstrip('/')}/{file.name}"
-    if url not in archives:
-        archives[url] = fetch(url)
-    content = _content(file, archives[url], url, "" if mirror is not None else file.member)
+    if mirror is not None:
+        url, sent = _from_mirror(file, mirror.rstrip("/"))
+        content = _content(file, sent, url, "")
+    else:
+        url = file.url
+        if url not in archives:
+            archives[url] = fetch(url)
+        content = _content(file, archives[url], url, file.member)
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise DataError(f"what {url} sent is not {file.name} as published: its SHA-256 differs; nothing was kept")
     place = _write(target / file.name, content)
     tell(f"{place}: {len(content) / 1e6:.1f} MB from {url}")
     return place
+
+
+def _from_mirror(file: DataFile, mirror: str) -> tuple[str, bytes]:
+    """Address and bytes of the file, plain or gzipped."""
+    names = file.name, f"{file.name}.gz"
+    for name in names:
+        try:
+            return f"{mirror}/{name}", fetch(f"{mirror}/{name}")
+        except NotThere:
+            continue
+    raise NotThere(f"cannot fetch {mirror}/{file.name}: there is neither {names[0]} nor {names[1]}")
 
 
 def _content(file: DataFile, sent: bytes, url: str, member: str) -> bytes:
@@ -79,15 +96,24 @@ def _content(file: DataFile, sent: bytes, url: str, member: str) -> bytes:
         raise DataError(f"what {url} sent cannot be unpacked; nothing was kept") from None
 
 
+class NotThere(DataError):
+    """There is no such file at an address."""
+
+
 def fetch(url: str) -> bytes:
-    """What an address sends. Raises DataError if it cannot be reached, or sends too much."""
+    """What an address sends. Raises DataError if it cannot be reached, or sends too much; NotThere if it is no file."""
     if urlsplit(url).scheme not in SCHEMES:
-        raise DataError(f"an address starts with {', '.join(f'{scheme}:' for scheme in SCHEMES)} got {url!r}")
+        *most, last = (f"{scheme}:" for scheme in SCHEMES)
+        raise DataError(f"an address starts with {', '.join(most)} or {last}, got {url!r}")
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             sent = answer.read(LARGEST + 1)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        raise DataError(f"cannot fetch {url}: {getattr(error, 'reason', None) or error}") from None
+        reason = getattr(error, "reason", None) or error
+        missing = isinstance(reason, FileNotFoundError) or getattr(error, "code", None) == NOT_FOUND
+        raise (NotThere if missing else DataError)(
+            f"cannot fetch {url}: {getattr(reason, 'strerror', None) or reason}"
+        ) from None
     if len(sent) > LARGEST:
         raise DataError(f"{url} sends more than {LARGEST / 1e6:.0f} MB; nothing was kept")
     return sent

@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import os
+import stat
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +14,15 @@ VARIABLE = "NUMERATE_DATA"
 
 
 class DataError(ValueError):
-    """A file of a data set is missing or damaged; the sentence says how to get it."""
+    """A file of a data set is missing, damaged or cannot be read; the sentence says what to do."""
+
+
+class Missing(DataError):
+    """A file is not there."""
+
+
+class Unreadable(DataError):
+    """A file, or a folder on the way to it, is there and cannot be read: nothing is known of its content."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +81,25 @@ def path(dataset: DataSet, file: DataFile, data: str | Path | None = None) -> Pa
     """The file, as it is or with ``.gz``; None if it is not there."""
     parts = folder(data) / dataset.name, folder(data)  # a folder that holds one data set alone will do
     places = [part / (file.name + ending) for part in parts for ending in ("", ".gz")]
-    return next((place for place in places if place.is_file()), None)
+    return next((place for place in places if _is_file(place)), None)
+
+
+def _is_file(place: Path) -> bool:
+    """Raises Unreadable where that cannot be told."""
+    try:
+        return stat.S_ISREG(place.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(place, error) from None
 
 
 def read(dataset: DataSet, name: str, data: str | Path | None = None) -> bytes:
-    """The unpacked content of a file. Raises DataError if it is missing, or not the published one."""
+    """The unpacked content of a file. Raises DataError if it is missing, unreadable, or not the published one."""
     file = dataset.file(name)
     place = path(dataset, file, data)
     if place is None:
-        raise DataError(
+        raise Missing(
             f"{dataset.title} is missing: there is no {dataset.name}/{name} in {folder(data)}; "
             f"run 'numerate data get {dataset.name}', or let {VARIABLE} name the folder that holds it"
         )
@@ -93,24 +113,57 @@ def read(dataset: DataSet, name: str, data: str | Path | None = None) -> bytes:
 
 
 def check(dataset: DataSet, data: str | Path | None = None) -> None:
-    """Read all of its files. Raises DataError if one is missing or damaged."""
+    """Read all of its files. Raises DataError if one is missing, damaged or cannot be read."""
     for file in dataset.files:
         read(dataset, file.name, data)
 
 
 def unpacked(place: Path, size: int) -> bytes | None:
-    """The content of a file, unpacked if its name says so; None if it has not ``size`` bytes."""
+    """The content of a file, unpacked if its name says so; None if it has not ``size`` bytes.
+
+    Raises Unreadable if the system does not give its content.
+    """
     try:
         if place.suffix != ".gz":
             return place.read_bytes() if place.stat().st_size == size else None
         with gzip.open(place) as stream:
             content = stream.read(size + 1)
-    except (OSError, EOFError, zlib.error):
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         return None
+    except OSError as error:
+        raise _unreadable(place, error) from None
     return content if len(content) == size else None
 
 
-def status(dataset: DataSet, data: str | Path | None = None) -> Literal["complete", "incomplete", "missing"]:
-    """How many of its files are there; their content is not read."""
-    present = [path(dataset, file, data) is not None for file in dataset.files]
-    return "complete" if all(present) else "incomplete" if any(present) else "missing"
+def _unreadable(place: Path, error: OSError) -> Unreadable:
+    return Unreadable(f"{place} cannot be read: {error.strerror or error}")
+
+
+def faults(dataset: DataSet, data: str | Path | None = None) -> list[DataError]:
+    """What is wrong with its files, one entry for each that is not as published; all of them are read."""
+    found = []
+    for file in dataset.files:
+        try:
+            read(dataset, file.name, data)
+        except DataError as error:
+            found.append(error)
+    return found
+
+
+State = Literal["complete", "incomplete", "missing", "damaged", "unreadable"]
+
+
+def status(dataset: DataSet, data: str | Path | None = None) -> State:
+    """Whether its files are there and as published; all of them are read."""
+    return state(dataset, faults(dataset, data))
+
+
+def state(dataset: DataSet, found: Sequence[DataError]) -> State:
+    """:func:`status`, by what :func:`faults` found."""
+    if any(isinstance(fault, Unreadable) for fault in found):
+        return "unreadable"
+    if not all(isinstance(fault, Missing) for fault in found):
+        return "damaged"
+    if not found:
+        return "complete"
+    return "missing" if len(found) == len(dataset.files) else "incomplete"

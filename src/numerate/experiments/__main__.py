@@ -1,8 +1,9 @@
 """Train without the command line: ``python -m numerate.experiments ID --size paper --device cuda --out DIR``.
 
 For machines that have torch, numpy, scipy and matplotlib only. ``--export FILE`` writes the rows, and the state of runs
-that are not finished, to a file; on another machine ``numerate rows import FILE`` adds them to the results, ``numerate
-report`` writes the report, and the same command goes on.
+that are not finished, to a file, also if the command is interrupted; with ``.gz``, a compressed one. On another machine
+``numerate rows import FILE`` adds them to the results, ``numerate report`` writes the report, and the same command goes
+on.
 """
 
 import argparse
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from numerate.experiments.catalogue import select
 from numerate.experiments.experiment import SIZES, Options
-from numerate.results import Store
+from numerate.results import Store, StoreError
+from numerate.results.exporting import check_new, export
 from numerate.train import Progress, train
 
 
@@ -34,6 +36,12 @@ def main() -> None:
     units, tasks = (None if names is None else tuple(names) for names in (asked.units, asked.tasks))
     options = Options(asked.size, asked.seeds, units, steps=asked.steps, tasks=tasks)
     begun = told = time.monotonic()
+    try:
+        works = [experiment.work(options) for experiment in select(asked.ids)]
+        if asked.export:
+            check_new(asked.export)
+    except (ValueError, StoreError) as error:
+        parser.error(str(error))
 
     def tell(now: Progress) -> None:
         nonlocal told
@@ -43,7 +51,7 @@ def main() -> None:
 
     with Store(asked.out / "results.sqlite") as store:
         try:
-            for work in [experiment.work(options) for experiment in select(asked.ids)]:
+            for work in works:
                 start = time.monotonic()
                 if asked.seconds is not None and start >= begun + asked.seconds:
                     break
@@ -60,7 +68,7 @@ def main() -> None:
                 print(f"{work.experiment.id}: {time.monotonic() - start:.1f} s", flush=True)
         finally:
             if asked.export:
-                added = store.export(asked.export, unfinished=not asked.no_weights, weights=not asked.no_weights)
+                added = export(store, asked.export, unfinished=not asked.no_weights, weights=not asked.no_weights)
                 print(f"{asked.export}: {added}", flush=True)
 
 

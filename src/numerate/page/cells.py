@@ -12,7 +12,7 @@ from numerate.report import SOLVED_AT, SUCCESS, Cell, Comparison, Layout, Metric
 from numerate.report.comparison import OPERATIONS, series_name, x_name
 from numerate.report.figures import looks
 from numerate.report.tables import interval
-from numerate.report.text import p_value
+from numerate.report.text import number, p_value
 from numerate.stats import Estimate, wilson
 
 Data = dict[str, Any]
@@ -21,6 +21,14 @@ Where = list[tuple[str, str]]
 
 METRICS = (SUCCESS, SOLVED_AT)
 """What counts alone can tell."""
+ERROR = "test_error"
+"""Name of the measure of runs whose task has no criterion of success."""
+ERROR_TITLES = {
+    "Characters": "Bits per character",
+    "Words": "Nats per word",
+    "PermutedPixels": "Share of wrong answers",
+}
+"""Task -> what its test error is."""
 MOST_CELLS = 6000
 """A page of more is slow to lay out: filters then choose."""
 
@@ -52,7 +60,7 @@ class Placing:
         return cls(tuple(sorted(name for name in rest if name != x)), series, x)
 
     def place(self, labels: Mapping[str, Any]) -> tuple[str, str, Any]:
-        panel = " · ".join(shown(labels.get(name, "–"), name) for name in self.panels)
+        panel = " · ".join(named(labels.get(name, "–"), name) for name in self.panels)
         x = frozen(labels.get(self.x, ""))
         return panel, series_name(shown(labels.get(self.series, "–"))), shown(x, self.x) if isinstance(x, str) else x
 
@@ -75,12 +83,38 @@ def shown(value: Any, name: str = "") -> str:
     return OPERATIONS.get(value, value) if name == "operation" and isinstance(value, str) else x_name(value)
 
 
+def named(value: Any, name: str) -> str:
+    """As :func:`shown`; a number alone says nothing, so that its label stands before it: rate 0.003."""
+    bare = isinstance(value, int | float) or value == "–"
+    return f"{name} {shown(value, name)}" if bare else shown(value, name)
+
+
 def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
-def counted_cells(groups: Sequence[Group], placing: Placing | None = None) -> Data:
-    """Rates of success from counts alone; without a ``placing`` it follows from the labels."""
+def error_title(configs: Iterable[Mapping[str, Any]]) -> str:
+    """What the test error of runs with these configurations is; a general name where they differ."""
+    calls = (config.get("task") for config in configs)
+    names = {str(call.get("call")).rpartition(":")[2] if isinstance(call, Mapping) else "" for call in calls}
+    return ERROR_TITLES.get(names.pop(), "Test error") if len(names) == 1 else "Test error"
+
+
+def error_metric(title: str, most: float) -> Metric:
+    """The measure of runs without a criterion of success, on an axis from 0 to at least ``most``, in four parts."""
+    decade = 10.0 ** math.floor(math.log10(most)) if 0 < most < math.inf else 1.0
+    end = next((part * decade for part in (1, 2, 4, 8) if most <= part * decade), 10 * decade)
+    return Metric(
+        ERROR, title, limits=(0.0, end), tick=number, show=number, brief=number,
+        meaning="The mean over runs, each at its best validation point. The task has no criterion of success.",
+    )  # fmt: skip
+
+
+def counted_cells(groups: Sequence[Group], placing: Placing | None = None, error: str = "Test error") -> Data:
+    """Rates of success from counts alone; without a ``placing`` it follows from the labels.
+
+    Where a task has no criterion of success, its cells have their mean test error, with the title ``error``.
+    """
     labels = [decoded_labels(group.labels) for group in groups]
     placing = placing or Placing.of(labels)
     merged: dict[tuple[str, str, Any], Data] = {}
@@ -91,23 +125,42 @@ def counted_cells(groups: Sequence[Group], placing: Placing | None = None) -> Da
         cell["solved"] += group.solved
         cell["diverged"] += group.diverged
         cell["steps"] += (group.solved_at or 0.0) * group.solved
-    cells = [_counted(place, cell) for place, cell in merged.items()]
+        if group.error is not None:
+            cell["errors"].append((group.error, group.runs - group.judged))
+    metric = error_metric(error, max((mean for cell in merged.values() for mean, _ in cell["errors"]), default=0.0))
+    cells = [_counted(place, cell, metric) for place, cell in merged.items()]
+    rated = METRICS if not cells or any(cell["criterion"] for cell in cells) else ()
+    metrics = rated if all(cell["criterion"] for cell in cells) else (*rated, metric)
     panels, series, xs = Layout(panels=ORDER, xs=ORDER).sorted(merged, ())
-    data = _around(cells, panels, series, xs, METRICS)
+    data = _around(cells, panels, series, xs, metrics)
     data["titles"] = {panel: panel for panel in panels}
     return data | {"x_title": placing.x.capitalize(), "series_title": placing.series.capitalize()}
 
 
 def _empty(where: Where, own: bool) -> Data:
-    return {"where": where, "own": bool(own), "runs": 0, "judged": 0, "solved": 0, "diverged": 0, "steps": 0.0}
+    return {
+        "where": where,
+        "own": bool(own),
+        "runs": 0,
+        "judged": 0,
+        "solved": 0,
+        "diverged": 0,
+        "steps": 0.0,
+        "errors": [],
+    }
 
 
-def _counted(place: tuple[str, str, Any], cell: Data) -> Data:
-    judged, solved, steps = cell.pop("judged"), cell["solved"], cell.pop("steps")
+def _counted(place: tuple[str, str, Any], cell: Data, error: Metric) -> Data:
+    errors, solved, steps = cell.pop("errors"), cell["solved"], cell.pop("steps")
+    if errors and not cell["judged"]:
+        total = sum(count for _, count in errors)
+        of_all = Estimate(sum(each * count for each, count in errors) / total)
+        values = {ERROR: {"ours": estimate(of_all, error)}}
+        return _placed(*place) | cell | {"values": values, "verdict": "", "note": "", "criterion": False}
     mean = Estimate(steps / solved) if solved else None
-    values = {SUCCESS.name: {"ours": estimate(rate(solved, judged), SUCCESS)}}
+    values = {SUCCESS.name: {"ours": estimate(rate(solved, cell["judged"]), SUCCESS)}}
     values[SOLVED_AT.name] = {"ours": estimate(mean, SOLVED_AT)}
-    return _placed(*place) | cell | {"values": values, "verdict": "", "note": ""}
+    return _placed(*place) | cell | {"values": values, "verdict": "", "note": "", "criterion": True}
 
 
 def _placed(panel: str, series: str, x: Any) -> Data:

@@ -1,5 +1,6 @@
 """Two result folders, or two versions of numerate, cell by cell."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,7 @@ def compare(site: Site, query: Query, wait: bool = False) -> Data:
     base = {
         "title": "Compare",
         "sides": [{"name": str(side), "title": _title(site, side)} for side in sides],
+        "second": f"numerate page --out {shlex.quote(str(site.sources[0].folder))} --with OTHER",
         "a": str(first),
         "b": str(second),
         "titles_of": {"a": _title(site, first), "b": _title(site, second)},
@@ -58,7 +60,7 @@ def compare(site: Site, query: Query, wait: bool = False) -> Data:
         site.sources[side.source].index.groups(id, size, (*side.filters, *query.filters)) for side in (first, second)
     ]
     placing = Placing.of(decoded_labels(group.labels) for groups in both for group in groups)
-    cells = _cells([counted_cells(groups, placing) for groups in both])
+    cells = _cells([counted_cells(groups, placing) for groups in both]) if first != second else []
     words = [cell["verdict"] for cell in cells]
     return base | {
         "size": size,
@@ -93,7 +95,7 @@ def _offered(site: Site, first: Side, second: Side) -> list[str]:
 
 
 def _cells(both: Sequence[Data]) -> list[Data]:
-    places = [{(c["panel"], c["series"], c["x"]): c for c in data["cells"]} for data in both]
+    places = [{(c["panel"], c["series"], c["x"]): c for c in data["cells"] if c["criterion"]} for data in both]
     ranks = [{name: i for i, name in enumerate(_joined(both, key))} for key in ("panels", "series", "xs")]
     order = sorted({*places[0], *places[1]}, key=lambda place: [rank[name] for rank, name in zip(ranks, place)])
     counts = [tuple(_counts(found.get(place)) for found in places) for place in order]
@@ -116,7 +118,7 @@ def _joined(both: Sequence[Data], key: str) -> list[str]:
 
 
 def _counts(cell: Data | None) -> tuple[int, int]:
-    return (cell["solved"], cell["runs"]) if cell else (0, 0)
+    return (cell["solved"], cell["judged"]) if cell else (0, 0)
 
 
 def _shown(counts: tuple[int, int]) -> Data | None:

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
 from numerate.experiments import Work
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.page.cells import Data, compared_cells
@@ -70,12 +74,18 @@ class Computing:
             self._done[name] = Computed(version, work())
         except Exception as error:  # an experiment's own code, on whatever runs there are
             log.debug("cannot compute %s", name, exc_info=True)
-            self._done[name] = Computed(version, error=f"{type(error).__name__}: {error}")
+            self._done[name] = Computed(version, error=sentence(error))
         self.version += 1
 
     def close(self) -> None:
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong: errors of these kinds are sentences by themselves, others need the name of their kind."""
+    told = type(error) in (ValueError, RuntimeError) and str(error)
+    return told or f"{type(error).__name__}: {error}"
 
 
 def complete(path: Path, rows: Sequence[Row]) -> list[Row]:
@@ -111,7 +121,7 @@ def _claims(claims: Iterable[Claim]) -> list[Data]:
 
 
 def draw(work: Work, keys: Sequence[Key], path: Path) -> Data:
-    """Pictures (as SVG), tables and claims of an experiment that is no comparison."""
+    """Pictures (as SVG), their colours, tables and claims of an experiment that is no comparison."""
     show = work.experiment.show
     assert isinstance(show, PicturePage)
     rows: list[Row] = []
@@ -131,7 +141,19 @@ def draw(work: Work, keys: Sequence[Key], path: Path) -> Data:
             for table in page.tables
         ],
         "claims": _claims(claims),
+        "colours": _colours(each.figure for each in page.pictures),
     }
+
+
+def _colours(drawn: Iterable[Figure]) -> dict[str, str]:
+    """Name -> colour, as the legends of the pictures have them; the first counts."""
+    found: dict[str, str] = {}
+    for figure in drawn:
+        for legend in [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]:
+            for handle, label in zip(legend.legend_handles, legend.get_texts()):
+                if isinstance(handle, Line2D) and handle.get_linestyle() != "None":
+                    found.setdefault(label.get_text().split("\n")[0], to_hex(handle.get_color()))
+    return found
 
 
 LIGHT = {variable: colour for colour, variable in figures.PAGE.items()}

@@ -1,13 +1,15 @@
 """One experiment: its cells beside the published ones, its pictures, and what to filter by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from numerate.experiments import Work
 from numerate.experiments.pages import ComparisonPage, PicturePage, command
 from numerate.labels import printable
-from numerate.page.cells import Data, counted_cells, shown
+from numerate.page.cells import Data, counted_cells, error_title, shown
 from numerate.page.computing import Computed, Name, compare, draw
 from numerate.page.index import ALL, Filter, Group, Index, decoded_labels, value_text
-from numerate.page.site import Query, Site
+from numerate.page.site import Query, Site, Source
+from numerate.report.figures import COLOURS
 
 MOST_CHOICES = 300
 
@@ -20,7 +22,7 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
     known = site.sizes.experiments.get(id)
     filters = query.filters
     everything = index.groups(id, size)
-    data = counted_cells(index.groups(id, size, filters) if filters else everything)
+    data = counted(index, index.groups(id, size, filters) if filters else everything)
     computed = None
     pending, failed = "", ""
     if known is not None and size != ALL:
@@ -32,12 +34,13 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
             pending, failed = "drawing …", "No picture of these runs can be drawn"
         if computed and computed.value and computed.value.get("cells") != []:
             data |= computed.value
+            data["looks"] = as_drawn(data["looks"], data.pop("colours", {}))
     return data | {
         "id": id,
         "title": known.title if known else printable(id),
         "about": known.about if known else "",
         "reasons": list(known.reasons) if known else [],
-        "command": command(site.sizes.works[id, size]) if known and size != ALL else "",
+        "command": _report(site.sizes.works[id, size], source) if known and size != ALL else "",
         "size": size,
         "sizes": site.sizes_of(index, id),
         "runs": sum(group.runs for group in everything),
@@ -47,6 +50,26 @@ def experiment(site: Site, query: Query, wait: bool = False) -> Data:
         "error": printable(f"{failed}: {computed.error}") if computed and computed.error else "",
         "folder": str(source.folder),
     }
+
+
+def counted(index: Index, groups: Sequence[Group]) -> Data:
+    """The cells of these groups from counts alone."""
+    without_criterion = [group.config_hash for group in groups if group.error is not None]
+    return counted_cells(groups, error=error_title(map(index.config, dict.fromkeys(without_criterion))))
+
+
+def _report(work: Work, source: Source) -> str:
+    """The command that writes this report from the runs of this folder."""
+    return command(work).replace("numerate run", "numerate report", 1) + source.out
+
+
+def as_drawn(looks: Mapping[str, Data], colours: Mapping[str, str]) -> dict[str, Data]:
+    """Colours as the pictures of the same view have them; series that are in no picture get what is left."""
+    known = {name: colours[name] for name in looks if name in colours}
+    free = [colour for colour in COLOURS if colour not in known.values()] or COLOURS
+    others = [name for name in looks if name not in known] if known else []
+    chosen = known | {name: free[i % len(free)] for i, name in enumerate(others)}
+    return {name: look | {"colour": chosen.get(name, look["colour"])} for name, look in looks.items()}
 
 
 def choices(index: Index, id: str, size: str, groups: Sequence[Group]) -> list[Data]:

@@ -5,6 +5,7 @@ runs that were stored meanwhile. One thread uses an index.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -61,6 +62,10 @@ class Group(NamedTuple):
     diverged: int
     solved_at: float | None
     """Mean over the solved runs."""
+    error: float | None = None
+    """Mean test error of the runs that are not judged: their task has no criterion of success."""
+    config_hash: str = ""
+    """Of one of the runs."""
 
 
 class Member(NamedTuple):
@@ -198,9 +203,14 @@ class Index:
             )
 
     def _judged(self, key: Key, status: str, text: str) -> tuple[Outcome | None, float | None]:
-        """Outcome and test error at the best point; None for a run that is not as a trainer writes it."""
+        """Outcome and test error at the best point; None for a run that is not as a trainer writes it.
+
+        A task whose threshold is not a number has no criterion of success: its runs have no outcome.
+        """
         try:
             scores = decode_scores(text)
+            if "best_test" in scores and math.isnan(scores["threshold"]):
+                return None, scores["best_test"]
             if "best_test" in scores:
                 return judge_scores(scores, scores["threshold"], status == "diverged"), scores["best_test"]
             query = "SELECT curves FROM main.runs WHERE config_hash = ? AND seed = ?"
@@ -266,7 +276,8 @@ class Index:
         """The runs of an experiment at a size, counted by their labels."""
         entries, values = self._entries(experiment, size, filters)
         query = f"""SELECT labels, max(own), count(*), count(solved), coalesce(sum(solved), 0),
-                           sum(status = 'diverged'), avg(CASE WHEN solved THEN solved_at END)
+                           sum(status = 'diverged'), avg(CASE WHEN solved THEN solved_at END),
+                           avg(CASE WHEN solved IS NULL THEN error END), min(config_hash)
                     FROM ({entries}) GROUP BY labels"""
         return [Group(*record) for record in self.db.execute(query, values)]
 

@@ -17,11 +17,12 @@ def leaderboard(site: Site, query: Query, wait: bool = False) -> Data:
         return {"title": "Leaderboard", "id": "", "offered": [], "columns": [], "units": [], "size": "", "choices": []}
     size = site.size(index, id, query.get("size"))
     data = counted_cells(index.groups(id, size, query.filters))
+    data["cells"] = [cell for cell in data["cells"] if cell["criterion"]]
     columns = list(dict.fromkeys((cell["panel"], cell["x"]) for cell in _in_order(data)))
     units = []
-    for name in data["series"]:
+    for name in [name for name in data["series"] if any(cell["series"] == name for cell in data["cells"])]:
         cells = {(cell["panel"], cell["x"]): cell for cell in data["cells"] if cell["series"] == name}
-        solved, runs = (sum(cell[what] for cell in cells.values()) for what in ("solved", "runs"))
+        solved, runs = (sum(cell[what] for cell in cells.values()) for what in ("solved", "judged"))
         units.append(
             {
                 "unit": name,

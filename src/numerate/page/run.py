@@ -11,13 +11,13 @@ import numpy as np
 import sympy
 
 from numerate.discover import export
-from numerate.experiments import Options
+from numerate.experiments import Options, Work
 from numerate.experiments.experiment import SIZES
 from numerate.experiments.kinds import shown_kinds
 from numerate.experiments.pages import command
 from numerate.page.cells import Data, shown
 from numerate.page.runs import curves, finite
-from numerate.page.site import NotFound, Query, Site
+from numerate.page.site import NotFound, Query, Site, Source
 from numerate.report.single import WithoutFormula, brief, learnt_expression, outcome_text
 from numerate.report.text import scientific
 from numerate.results import Row
@@ -71,7 +71,7 @@ def run(site: Site, query: Query, wait: bool = False) -> Data:
         ],
         "formula": None if formula is None else formula.value or {"text": f"({formula.error})", "math": []},
         "pending": formula is None,
-        "commands": list(_commands(site, row, str(source.folder))),
+        "commands": list(_commands(site, row, source)),
     }
 
 
@@ -91,9 +91,11 @@ def _find(site: Site, query: Query) -> Row:
 
 def _facts(row: Row) -> Iterator[tuple[str, str]]:
     around = row.provenance
-    yield "outcome", outcome_text(row)
+    threshold = row.scores.get("threshold")
+    judged = threshold is None or not np.isnan(threshold)
+    yield "outcome", outcome_text(row) if judged else "not judged: the task has no criterion of success"
     yield "status", row.status + (f" at step {row.stopped_at}: {row.reason}" if row.reason else "")
-    for score in sorted(row.scores):
+    for score in sorted(name for name, value in row.scores.items() if name != "solved" and not np.isnan(value)):
         yield score.replace("_", " "), _number(row.scores[score])
     for setting in ("model", "task", "optimiser", "schedule", "penalties", "restart"):
         if row.config.get(setting):
@@ -127,8 +129,8 @@ def _weight(name: str, values: Any) -> Data | None:
 def typeset(row: Row) -> Data:
     """The formula of the best weights as text and as MathML, in plain data; no code that the file names is run."""
     found = learnt_expression(row, Maker(shown_kinds()))
-    if isinstance(found, WithoutFormula):
-        return {"text": f"({found})", "math": []}
+    if isinstance(found, WithoutFormula):  # of ours, a network; of somebody else's, the reason is of use
+        return {"text": "" if only_ours(row.config.get("model")) else f"({found})", "math": []}
     lines: list[Any] = found.flat() if isinstance(found, sympy.MatrixBase) else [found]
     text = str(found)
     if len(text) > LONGEST_FORMULA or len(lines) > MOST_OUTPUTS:
@@ -147,31 +149,45 @@ def _tree(source: str) -> Any:
     return plain(ElementTree.fromstring(source))
 
 
-def _commands(site: Site, row: Row, folder: str) -> Iterator[Data]:
+def _commands(site: Site, row: Row, source: Source) -> Iterator[Data]:
     """Commands that repeat a run, each tried against the keys it would train, and the one that shows it."""
-    out = "" if folder == "results" else f" --out {shlex.quote(folder)}"
-    if repeats := _repeats(site, row):
-        yield {"text": "Train it again (into another folder, or it is found finished)", "command": repeats}
+    folder = source.folder.parent / f"{source.folder.name or 'results'}-again"  # where it is, it is found finished
+    how = (" --device cuda" if _device(row).startswith("cuda") else "") + f" --out {shlex.quote(str(folder))}"
+    if work := _repeats(site, row):
+        yield {"text": f"Train it again, in another folder ({_trains(work)})", "command": command(work) + how}
     elif not only_ours(row.config.get("model")) and row.experiment in site.sizes.experiments:
         yield {
             "text": "Train the unit again, with its code at hand",
-            "command": f"numerate run {row.experiment} --units {shlex.quote(path_of(row.config['model']))}",
+            "command": f"numerate run {row.experiment} --units {shlex.quote(path_of(row.config['model']))}{how}",
         }
-    yield {"text": "Show it in the terminal", "command": f"numerate show {row.key.name}{out}"}
+    yield {"text": "Show it in the terminal", "command": f"numerate show {row.key.name}{source.out}"}
 
 
-def _repeats(site: Site, row: Row) -> str:
-    """The smallest command that trains this run; empty if there is none."""
+def _device(row: Row) -> str:
+    return str(row.provenance.hardware.get("device", ""))
+
+
+def _trains(work: Work) -> str:
+    """What a command trains: it takes a number of seeds, and not one of them."""
+    seeds, count = sorted({key.seed for key in work.keys}), len(work.keys)
+    if len(seeds) == 1:
+        return f"this trains seed {seeds[0]}" if count == 1 else f"this trains {count} runs of seed {seeds[0]}"
+    runs = "" if count == len(seeds) else f", {count} runs"
+    return f"this trains seeds {seeds[0]} to {seeds[-1]}{runs}"
+
+
+def _repeats(site: Site, row: Row) -> Work | None:
+    """The smallest work that has this run; None if there is none."""
     for id in dict.fromkeys([row.experiment, *site.sizes.experiments]):
         for size in SIZES:
             work = site.sizes.works.get((id, size))
             if work and any(row.key in keys for keys in work.run_keys):
                 labels = next(t.labels for t, keys in zip(work.trainings, work.run_keys) if row.key in keys)
-                return command(_narrowed(work.experiment, work.options, row, labels))
-    return ""
+                return _narrowed(work.experiment, work.options, row, labels)
+    return None
 
 
-def _narrowed(experiment: Any, options: Options, row: Row, labels: Mapping[str, Any]) -> Any:
+def _narrowed(experiment: Any, options: Options, row: Row, labels: Mapping[str, Any]) -> Work:
     """The work with as few seeds, units, ranges and tasks as still train this run."""
     work = experiment.work(options)
     wishes: list[dict[str, Any]] = [

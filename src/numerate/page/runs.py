@@ -1,16 +1,16 @@
 """The runs behind a number: their learning curves, which failed, and where they ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from numerate.page.cells import Data, rate, shown
+from numerate.page.cells import Data, error_title, rate, shown
 from numerate.page.index import FIELDS, Index, decoded_labels
 from numerate.page.site import Query, Site
 from numerate.report.metrics import SUCCESS
 from numerate.report.tables import interval
-from numerate.report.text import scientific
+from numerate.report.text import number, scientific
 from numerate.results import Key, Row
 
 PER_PAGE = 100
@@ -36,9 +36,11 @@ def runs(site: Site, query: Query, wait: bool = False) -> Data:
         "size": size,
         "filters": {name: list(values) for name, values in query.filters},
         "total": total,
+        "judged": judged,
         "solved": solved,
         "diverged": sum(group.diverged for group in groups),
         "rate": interval(rate(solved, judged), SUCCESS),
+        "test_title": _test_title(index, records, judged),
         "page": page,
         "pages": -(-total // PER_PAGE),
         "runs": [_record(record) for record in records],
@@ -47,9 +49,26 @@ def runs(site: Site, query: Query, wait: bool = False) -> Data:
     }
 
 
+def _test_title(index: Index, records: Sequence[Mapping[str, Any]], judged: int) -> str:
+    """What the test error is: beyond the range of training where the task has a range of each."""
+    if records and not judged:
+        return error_title(map(index.config, {record["config_hash"] for record in records})).lower()
+    task = index.config(records[0]["config_hash"]).get("task") if records else None
+    return "test error (extrapolation)" if isinstance(task, dict) and "test_range" in task else "test error"
+
+
 def _named(name: str, values: tuple[str, ...]) -> str:
     texts = [shown(_decoded(value), name) for value in values]
-    return f"{name} {', '.join(texts)}" if name in FIELDS else ", ".join(texts)
+    bare = name in FIELDS or all(map(_is_number, values))  # a number alone says nothing
+    return f"{name} {', '.join(texts)}" if bare else ", ".join(texts)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _decoded(text: str) -> Any:
@@ -71,17 +90,24 @@ def _record(record: Mapping[str, Any]) -> Data:
         "stopped_at": record["stopped_at"],
         "reason": record["reason"],
         "error": finite(record["error"]),
-        "error_text": "–" if record["error"] is None else scientific(record["error"]),
+        "error_text": _error_text(record),
         "sparsity_text": "–" if record["sparsity"] is None else scientific(record["sparsity"]),
         "version": record["version"],
         "backend": record["backend"],
     }
 
 
+def _error_text(record: Mapping[str, Any]) -> str:
+    """Small numbers as powers of ten; three digits of what is no success or failure."""
+    if record["error"] is None:
+        return "–"
+    return number(record["error"]) if record["solved"] is None else scientific(record["error"])
+
+
 def outcome_word(record: Mapping[str, Any]) -> str:
     if record["solved"]:
         return "solved"
-    return "diverged" if record["status"] == "diverged" else "failed" if record["solved"] == 0 else "not judged"
+    return "diverged" if record["status"] == "diverged" else "not solved" if record["solved"] == 0 else "not judged"
 
 
 def _curves(index: Index, records: list[dict[str, Any]]) -> Data:

@@ -1,5 +1,6 @@
 """What the page shows: one or more results folders, the experiments, and what an address asks about them."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -62,6 +63,11 @@ class Source:
     def __post_init__(self) -> None:
         path = self.folder / "results.sqlite"
         self.index, self.checking = Index(path), Checking(path)
+
+    @property
+    def out(self) -> str:
+        """What a command needs to find this folder."""
+        return "" if str(self.folder) == "results" else f" --out {shlex.quote(str(self.folder))}"
 
 
 @cache

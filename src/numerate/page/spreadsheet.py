@@ -60,7 +60,7 @@ def _experiment(data: Data) -> Lines:
         yield [
             *head,
             cell["runs"],
-            cell["solved"],
+            cell["solved"] if cell.get("criterion", True) else None,
             cell["diverged"],
             cell["verdict"],
             cell.get("q"),

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from numerate.experiments.pages import ComparisonPage, PicturePage
 from numerate.labels import printable
-from numerate.page.cells import Data, counted_cells, thumbnail
-from numerate.page.experiment import comparison_of, picture_name
+from numerate.page.cells import Data, thumbnail
+from numerate.page.experiment import comparison_of, counted, picture_name
 from numerate.page.index import ALL, Index
 from numerate.page.site import Query, Site
 
@@ -21,7 +21,7 @@ def start(site: Site, query: Query, wait: bool = False) -> Data:
         if id in progress or derived:
             cards.append(_card(site, query, id, wait))
         else:
-            others.append({"id": id, "title": experiment.title, "command": f"numerate run {id}"})
+            others.append({"id": id, "title": experiment.title, "command": f"numerate run {id}{source.out}"})
     cards += [_foreign(site, index, id) for id in progress if id not in site.sizes.experiments]
     cards.sort(key=lambda card: not card["sizes"])
     return {
@@ -40,15 +40,15 @@ def _card(site: Site, query: Query, id: str, wait: bool) -> Data:
     size = site.size(index, id, "")
     card = _base(id, experiment.title, size, site.sizes_of(index, id))
     if size == ALL:
-        return card | {"maps": thumbnail(counted_cells(index.groups(id, ALL)))}
+        return card | {"maps": thumbnail(counted(index, index.groups(id, ALL)))}
     if isinstance(experiment.show, ComparisonPage):
         computed = comparison_of(site, query, id, size, wait=wait)
         compared = computed and computed.value and computed.value["cells"]
-        data = computed.value if computed and compared else counted_cells(index.groups(id, size))
+        data = computed.value if computed and compared else counted(index, index.groups(id, size))
         verdicts = _orders(data["orders"]) if data.get("orders") else data["verdicts"]
         card |= {"maps": thumbnail(data), "verdicts": verdicts, "headline": data["headline"]}
         return card | {"pending": computed is None}
-    card["maps"] = thumbnail(counted_cells(index.groups(id, size)))  # until the picture is drawn
+    card["maps"] = thumbnail(counted(index, index.groups(id, size)))  # until the picture is drawn
     if not isinstance(experiment.show, PicturePage):
         return card
     shown = size if card["sizes"] else "smoke"  # of definitions alone, what is drawn in a moment
@@ -69,7 +69,7 @@ def _base(id: str, title: str, size: str, sizes: list[dict[str, str | int]]) -> 
 
 def _foreign(site: Site, index: Index, id: str) -> Data:
     """An experiment that was trained under a name of the user's own."""
-    maps = thumbnail(counted_cells(index.groups(id, ALL)))
+    maps = thumbnail(counted(index, index.groups(id, ALL)))
     return _base(id, printable(id), ALL, site.sizes_of(index, id)) | {"maps": maps}
 
 

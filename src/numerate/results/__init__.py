@@ -1,9 +1,9 @@
 """The rows on disk: one row per finished run, in an SQLite file; torch is not needed, numpy alone is.
 
 Reading order: ``row`` (what a run is), ``provenance``; ``arrays`` and ``encoding`` (values as bytes and text),
-``record`` (a run as a file holds it), ``schema``; ``opening``, ``file`` (the open file), ``health`` and ``errors``;
-``runs``, ``checkpoint`` and ``failures`` (what is done with it); ``store`` (all of that under one name); ``frames``,
-``parcel`` (rows as bytes), ``shards``, ``recovery``.
+``record`` (a run as a file holds it), ``schema``; ``opening``, ``file`` (the open file), ``health``, ``folders``
+and ``errors``; ``runs``, ``checkpoint`` and ``failures`` (what is done with it); ``store`` (all of it under one name);
+``frames``, ``parcel`` (rows as bytes), ``exporting``, ``shards``, ``recovery``.
 """
 
 from numerate.results.arrays import pack, unpack

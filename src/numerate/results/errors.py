@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from numerate.results.folders import refusal
 from numerate.results.health import looks_like_ours
 
 
@@ -42,5 +43,16 @@ def _sentence(path: Path, text: str) -> str:
     if "readonly" in text:
         return f"the results file {path} cannot be written: it was opened or lies read-only"
     if "unable to open" in text:
-        return f"the results file {path} cannot be opened"
+        return f"the results file {path} cannot be opened{_reason(path)}"
     return f"the results file {path} failed: {text}"
+
+
+def _reason(path: Path) -> str:
+    """What SQLite does not say of a file that it cannot open."""
+    try:
+        if path.exists():
+            path.open("rb").close()
+    except OSError as error:
+        return f": {error.strerror}"
+    why = refusal(path.parent)
+    return f": nothing can be written to its folder ({why})" if why else ""

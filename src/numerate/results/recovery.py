@@ -26,10 +26,12 @@ RUN, PROVENANCE = 12, 7
 """Columns of a record."""
 SHARED = (4, 5)
 """Columns of a record; format 1 had no digest."""
+INDEX = 3
+"""Columns of an entry of the index of runs: a key and the number of its row."""
 BROKEN = 2
 """Columns of a run whose end is lost: its key."""
 
-_BEGINNING = re.compile(rb"(?=[\x05-\x60]\x4d[\x01-\x06\x08\x09])")
+_BEGINNING = re.compile(rb"(?=[\x04-\x60]\x4d[\x01-\x06\x08\x09])")
 """The length of a header, a text of 32 bytes (the hash), a whole number (the seed)."""
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 
@@ -39,13 +41,18 @@ Values = tuple[Value, ...]
 
 @dataclass(frozen=True)
 class Rescued:
-    """What was brought out of a damaged file, and how many runs were found but are damaged themselves."""
+    """What was brought out of a damaged file, and how many other runs it is known to have held.
+
+    Their records are damaged, or only their provenance or their entry in an index is left; of others there may be no
+    trace.
+    """
 
     added: Added
     damaged: int
 
     def __str__(self) -> str:
-        return f"{self.added}" + (f"; {self.damaged} damaged runs could not be rescued" if self.damaged else "")
+        runs = "run" if self.damaged == 1 else "runs"
+        return f"{self.added}" + (f"; at least {self.damaged:,} {runs} could not be recovered" if self.damaged else "")
 
 
 def rescue(path: str | Path, store: Store) -> Rescued:
@@ -66,7 +73,7 @@ def rescue(path: str | Path, store: Store) -> Rescued:
         for entry in found.shared:
             if entry.key in found.runs:
                 store.share(entry.experiment, {entry.key: decode_mapping(entry.labels)})
-    return Rescued(added, len(found.damaged - found.runs.keys()))
+    return Rescued(added, found.lost)
 
 
 def _read_if_there(path: Path) -> bytes:
@@ -81,6 +88,7 @@ class _Finds:
         self.provenance: dict[Key, Values] = {}
         self.shared: list[Entry] = []
         self.damaged: set[Key] = set()
+        self.indexed: set[Key] = set()
 
     def add(self, values: Values) -> None:
         if len(values) == RUN:
@@ -88,19 +96,27 @@ class _Finds:
             if _is_good(record):
                 self.runs[record.key] = record
             else:
-                self._note_damaged(record.config_hash, record.seed)
+                self._note(self.damaged, record.config_hash, record.seed)
         elif len(values) == BROKEN:
-            self._note_damaged(*values)
+            self._note(self.damaged, *values)
+        elif len(values) == INDEX:
+            self._note(self.indexed, *values[:BROKEN])
         elif len(values) == PROVENANCE and all(isinstance(value, str) for value in values[2:]):
-            self.provenance.setdefault(Key(*values[:2]), values[2:])  # type: ignore[arg-type]
+            if _is_key(*values[:2]):
+                self.provenance.setdefault(Key(*values[:2]), values[2:])  # type: ignore[arg-type]
         elif len(values) in SHARED and all(isinstance(value, str) for value in values[2:4]):
             entry = Entry(*values)  # type: ignore[arg-type]
             if _is_readable(entry):
                 self.shared.append(entry)
 
-    def _note_damaged(self, config: Value, seed: Value) -> None:
-        if isinstance(config, str) and isinstance(seed, int) and re.fullmatch("[0-9a-f]{32}", config):
-            self.damaged.add(Key(config, seed))
+    def _note(self, keys: set[Key], config: Value, seed: Value) -> None:
+        if _is_key(config, seed):
+            keys.add(Key(config, seed))  # type: ignore[arg-type]
+
+    @property
+    def lost(self) -> int:
+        """Runs that are known to have been there, at least; one whose key is damaged counts once."""
+        return max(len(self.damaged - self.runs.keys()), max(len(self.provenance), len(self.indexed)) - len(self.runs))
 
     def rows(self) -> Iterator[Row]:
         for key, record in sorted(self.runs.items()):
@@ -108,6 +124,10 @@ class _Finds:
                 yield decode(Record(*record[:RUN], *self.provenance.get(key, ())), record.entry)  # type: ignore[arg-type]
             except Altered:  # how it was done is lost, not what came out
                 yield decode(record, record.entry)
+
+
+def _is_key(config: Value, seed: Value) -> bool:
+    return isinstance(config, str) and isinstance(seed, int) and bool(re.fullmatch("[0-9a-f]{32}", config))
 
 
 def _is_good(record: Record) -> bool:
@@ -177,7 +197,7 @@ def _records(pages: _Pages, page: bytes, header: int) -> Iterator[Values]:
     """What a record with its header at this place may hold; where it stands twice, one of the two is wrong."""
     length = page[header]
     types = _types(page[header + 1 : header + length])
-    if types is None or len(types) not in (RUN, PROVENANCE, *SHARED):
+    if types is None or len(types) not in (RUN, PROVENANCE, INDEX, *SHARED):
         return
     wanted = length + sum(map(_size, types))
     for most in _most_on_page(page, header, wanted, pages.size):

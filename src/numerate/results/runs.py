@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,6 +71,14 @@ class RunReader:
         for entry in self._shared(None):
             counts[entry.experiment] = counts.get(entry.experiment, 0) + 1
         return dict(sorted(counts.items()))
+
+    def labels(self, experiment: str) -> list[dict[str, Any]]:
+        """Of each of its runs; those that cannot be read are left out."""
+        found = []
+        for entry in self._entries(experiment):
+            with suppress(ValueError):
+                found.append(decode_mapping(entry.labels))
+        return found
 
     def digest(self, experiment: str | None) -> str:
         """A hash of every stored result and its names."""

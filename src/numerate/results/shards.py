@@ -6,6 +6,7 @@ the whole file, so that shards of two files are never mixed and a damaged one is
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,10 +37,10 @@ class Shard:
     format: str = _FORMAT
 
 
-def check_size(size: int) -> None:
+def check_size(size: float) -> None:
     """Raises StoreError if a shard of ``size`` bytes would hold nothing."""
-    if size <= HEADER:
-        raise StoreError(f"a shard of {size} bytes holds nothing; give it more than {HEADER}")
+    if not HEADER < size < math.inf:
+        raise StoreError(f"the size of a shard must be more than {HEADER / MIB:.4f} MiB, got {size / MIB:g} MiB")
 
 
 def cut(path: Path, size: int = 15 * MIB, most: int = 8) -> list[Path]:

@@ -126,6 +126,10 @@ class Store:
         """Experiment -> number of finished runs, those included that it shares with another."""
         return self._reader.experiments()
 
+    def labels(self, experiment: str) -> list[dict[str, Any]]:
+        """The labels of an experiment's runs, in the order of :meth:`rows`; no results are read."""
+        return self._reader.labels(experiment)
+
     def digest(self, experiment: str | None = None) -> str:
         """A hash of every stored result: equal for an interrupted and resumed experiment and an uninterrupted one."""
         return self._reader.digest(experiment)
