@@ -41,12 +41,12 @@ page:
 $(VENV)/.ok: pyproject.toml constraints.txt
 	@test ! -e $(VENV)/.unfinished && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@touch $(VENV)/.unfinished
-	$(INSTALL) -e '.[bench]'
+	$(INSTALL) -e '.[formula]'
 	@rm $(VENV)/.unfinished && touch $@
 
 $(VENV)/.dev: $(VENV)/.ok requirements-dev.txt
 	@mv $(VENV)/.ok $(VENV)/.unfinished
-	$(INSTALL) -e '.[formula,page,tensorboard]' -r requirements-dev.txt
+	$(INSTALL) -e '.[page,tensorboard]' -r requirements-dev.txt
 	@mv $(VENV)/.unfinished $(VENV)/.ok && touch $@
 
 clean:

@@ -1,6 +1,7 @@
 """``numerate fit`` as a newcomer types it."""
 
 import html
+import importlib.util
 import os
 import re
 import signal
@@ -330,3 +331,17 @@ def test_rows_far_off_and_wide_targets_get_a_hint(fit, tmp_path):
     assert "hint: 6 rows lie more than 6 standard deviations off; --robust" in done.stdout
     assert "--relative weighs" in done.stdout
     assert "hint" not in fit("bad.csv", "--target", "y", "--robust", "--relative", "--seconds", "2").stdout
+
+
+@pytest.mark.parametrize("words", [["demo"], ["fit", "table.csv", "--target", "y"]], ids=lambda words: words[0])
+def test_a_missing_package_is_told_before_anything_is_done(words, tmp_path, monkeypatch, capfd):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "threadpoolctl" else there(name))
+    (tmp_path / "table.csv").write_text("x,y\n1,1\n2,4\n3,9\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["numerate", *words, "--out", "out"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "formulas from data need threadpoolctl: pip install 'numerate[formula]'" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()

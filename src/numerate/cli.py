@@ -242,6 +242,9 @@ def run(
 @app.command()
 def demo(out: Out = Path("results")) -> None:
     """Take the tour: a formula from a network, the Primer's whole benchmark (5,175 runs), three laws from data."""
+    from numerate.cli_fit import need_packages
+
+    need_packages()  # known before anything is trained
     terminal.echo("1. A formula from numbers in [1, 2), tested up to a thousand times further out")
     run(["discover"], out=out)
     terminal.echo("2. The Primer's benchmark: every unit, four operations, nine ranges, 25 seeds, 50,000 steps each")

@@ -72,19 +72,20 @@ Print = Callable[[Any], None]
 def run(wanted: Wanted, show: Print) -> None:
     """Find, print and write what was asked for."""
     wanted.check()
-    _need_packages()
+    need_packages()
     if wanted.time is not None:
         _run_equations(wanted, show)
     else:
         _run_formula(wanted, show)
 
 
-def _need_packages() -> None:
+def need_packages() -> None:
+    """Raises RuntimeError if a package is missing that the search or its report needs."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("scipy", "polars", "matplotlib", "jinja2") if find_spec(name) is None]
-    if missing:
-        raise RuntimeError(f"numerate fit needs {', '.join(missing)}: pip install 'numerate[formula]'")
+    needed = ("scipy", "threadpoolctl", "polars", "matplotlib", "jinja2")
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise RuntimeError(f"formulas from data need {', '.join(missing)}: pip install 'numerate[formula]'")
 
 
 def _check_folder(out: Path) -> None:
